@@ -1,0 +1,102 @@
+"""The error tree, grouped by what the caller would do about it.
+
+DeltaSidecarError
+├── InputError                  change the call
+│   ├── TableNotFoundError      no Delta table at that place
+│   ├── VersionNotFoundError    no such version, or it can no longer be rebuilt
+│   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
+│   ├── UnknownColumnError      no such column
+│   └── OptionError             an option or storage option is wrong
+├── UnsupportedTableError       use another reader, or a newer one of ours
+│   ├── UnsupportedFeatureError a reader feature or protocol version
+│   └── UnsupportedTypeError    a type or encoding that cannot be read as rows
+├── CorruptTableError           mend the table
+│   ├── LogGapError             commits are missing between base and head
+│   ├── CorruptLogError         a commit, checkpoint or the state they give is broken
+│   └── CorruptDataError        a data file or deletion vector is broken or missing
+└── StorageError                mend the connection, the credentials, or wait
+    ├── ObjectNotFoundError     the object is not there
+    ├── ObjectExistsError       put-if-absent met an object
+    ├── AccessDeniedError       credentials missing, wrong or not allowed
+    └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
+
+Every message says what, where, and what to do next, in one line; secrets never appear in it.
+"""
+
+from __future__ import annotations
+
+
+class DeltaSidecarError(Exception):
+    """Anything this library reports on purpose."""
+
+
+class InputError(DeltaSidecarError):
+    """The call is wrong: change it."""
+
+
+class TableNotFoundError(InputError):
+    """No Delta table at that place."""
+
+
+class VersionNotFoundError(InputError):
+    """No such version, or it can no longer be rebuilt."""
+
+
+class PredicateError(InputError):
+    """The predicate cannot be parsed or does not fit the schema."""
+
+
+class UnknownColumnError(InputError):
+    """No such column."""
+
+
+class OptionError(InputError):
+    """An option or storage option is wrong."""
+
+
+class UnsupportedTableError(DeltaSidecarError):
+    """The table needs something this reader does not have."""
+
+
+class UnsupportedFeatureError(UnsupportedTableError):
+    """A reader feature or protocol version that is not supported."""
+
+
+class UnsupportedTypeError(UnsupportedTableError):
+    """A type or encoding that cannot be read as rows."""
+
+
+class CorruptTableError(DeltaSidecarError):
+    """The table itself is broken."""
+
+
+class LogGapError(CorruptTableError):
+    """Commits are missing between base and head."""
+
+
+class CorruptLogError(CorruptTableError):
+    """A commit, a checkpoint, or the state they give is broken."""
+
+
+class CorruptDataError(CorruptTableError):
+    """A data file or deletion vector is broken or missing."""
+
+
+class StorageError(DeltaSidecarError):
+    """The object store said no."""
+
+
+class ObjectNotFoundError(StorageError):
+    """The object is not there."""
+
+
+class ObjectExistsError(StorageError):
+    """Put-if-absent met an object."""
+
+
+class AccessDeniedError(StorageError):
+    """Credentials are missing, wrong, or not allowed."""
+
+
+class StoreUnavailableError(StorageError):
+    """The store did not answer, throttled, or broke off, after all retries."""

@@ -1,0 +1,80 @@
+"""The contract of an object store, as the reader needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | memoryview
+"""Bytes of an object; anything that supports the buffer protocol and `len`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMeta:
+    """One object of a listing."""
+
+    path: str
+    """Relative to the store's root, `/`-separated, decoded."""
+    size: int
+    last_modified_ms: int
+    """Milliseconds since the epoch."""
+    etag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """`length` bytes from `start`."""
+
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+
+class Store(Protocol):
+    """An object store rooted at a table. Paths are relative to the root.
+
+    Every method may be called from several threads at once. Absent objects raise
+    `ObjectNotFoundError`; other failures one of the `StorageError` tree, after retries.
+    """
+
+    @property
+    def root_uri(self) -> str:
+        """The canonical URI of the root, without a trailing slash and without secrets."""
+        ...
+
+    def get(self, path: str) -> Buffer:
+        """The whole object, in one request."""
+        ...
+
+    def get_stream(self, path: str, chunk_size: int = 4 << 20) -> Iterator[Buffer]:
+        """The object in chunks of about `chunk_size`; closing the iterator stops the transfer."""
+        ...
+
+    def get_range(self, path: str, start: int, length: int) -> Buffer:
+        """Part of an object; a range beyond the end is an error, never a short answer."""
+        ...
+
+    def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[Buffer]:
+        """Several parts, in the order asked for, near ones coalesced, fetched in parallel."""
+        ...
+
+    def head(self, path: str) -> ObjectMeta:
+        """Size, time and etag of an object."""
+        ...
+
+    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+        """Objects whose path begins with `prefix` and is greater than `offset`, in path order,
+        a page at a time (recursive: names in subdirectories come too)."""
+        ...
+
+    def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
+        """Create the object; `ObjectExistsError` if there is one."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete the object; an absent one is not an error."""
+        ...
