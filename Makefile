@@ -1,0 +1,82 @@
+# `make help` lists the targets. Everything made here lives in .venv and .cache.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?=
+N ?= 1000000
+EXAMPLES ?= 20000
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := .cache
+JARS := $(CACHE)/jars
+AZURITE := $(CACHE)/azurite
+EXTRAS := spark,flight,engines,pandas,dev
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.installed $(JARS)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's Delta jars and the Azure Blob emulator
+
+.PHONY: demo
+demo: setup ## Build a small real table, stream it, show what happened
+	$(BIN)/python scripts/demo.py
+
+.PHONY: test
+test: setup lint ## Lint, types, import rules, and all tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.installed ## Ruff, mypy and the import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: format
+format: $(VENV)/.installed ## Format the code and mend what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: properties
+properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases a property (20000)
+	DELTA_SIDECAR_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) tests/properties $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers
+	$(BIN)/python -m benchmarks --files $(N)
+
+.PHONY: clean
+clean: ## Remove .venv, .cache and what tools left behind
+	rm -rf $(VENV) $(CACHE) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# uv is a faster pip; setup works without it.
+$(VENV)/.installed: pyproject.toml constraints.txt scripts/find_python
+	@python=$$(scripts/find_python $(PYTHON)) && \
+	if ! $(BIN)/python -c '' 2>/dev/null; then echo "making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV); fi
+	@$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv \
+		|| echo "uv is not to be had here; going on with pip"
+	@if $(BIN)/uv --version >/dev/null 2>&1; then \
+		VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'; \
+	else \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'; \
+	fi
+	@touch $@
+
+$(JARS)/.resolved: $(VENV)/.installed scripts/fetch_jars.py scripts/check_tools
+	@scripts/check_tools
+	@want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(fetch_jars.delta_coordinate())') && \
+	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ]; then touch $@; else \
+		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(JARS) && echo "$$want" > $@; fi
+
+$(AZURITE)/.installed: scripts/azurite/package.json scripts/check_tools
+	@scripts/check_tools
+	@mkdir -p $(AZURITE) && cp scripts/azurite/package.json $(AZURITE)/ && echo "installing the Azure Blob emulator" && \
+		npm install --prefix $(AZURITE) --no-package-lock --no-audit --no-fund --loglevel error
+	@touch $@
