@@ -46,12 +46,16 @@ class Store(Protocol):
         """The canonical URI of the root, without a trailing slash and without secrets."""
         ...
 
+    def local_path(self, path: str) -> str | None:
+        """The file an object is, where the store is a local directory: the fast way in for pyarrow."""
+        ...
+
     def get(self, path: str) -> Buffer:
         """The whole object, in one request."""
         ...
 
-    def get_stream(self, path: str, chunk_size: int = 4 << 20) -> Iterator[Buffer]:
-        """The object in chunks of about `chunk_size`; closing the iterator stops the transfer."""
+    def get_stream(self, path: str, chunk_size: int = 4 << 20, start: int = 0) -> Iterator[Buffer]:
+        """The object from byte `start` in chunks of about `chunk_size`; closing the iterator stops the transfer."""
         ...
 
     def get_range(self, path: str, start: int, length: int) -> Buffer:

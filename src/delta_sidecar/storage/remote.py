@@ -1,0 +1,147 @@
+"""An object store on obstore: S3, Azure, Google Cloud, memory.
+
+One call is one attempt: obstore's own retries are off, `RetryingStore` holds the one retry policy, so that
+requests are counted, capped and resumed in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import obstore
+
+from delta_sidecar.errors import InputError, ObjectNotFoundError, StorageError
+from delta_sidecar.storage.failures import broken_body, translated
+from delta_sidecar.storage.parallel import fetch_ranges
+from delta_sidecar.storage.ranges import DEFAULT_GAP
+from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
+from delta_sidecar.storage.uri import Location
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult
+    from obstore import ObjectMeta as Listed
+    from obstore.store import ObjectStore
+
+_PAGE = 1000
+
+
+class ObstoreStore:
+    """Objects below a location, one attempt a request."""
+
+    def __init__(self, inner: ObjectStore, location: Location, ordered: bool = True, gap: int = DEFAULT_GAP) -> None:
+        """`ordered`: the service lists in path order, so that pages can stream."""
+        self._inner = inner
+        self._location = location
+        self._prefix = f"{location.path}/" if location.path else ""
+        self._ordered = ordered
+        self._gap = gap
+
+    def __repr__(self) -> str:
+        return f"ObstoreStore({self.root_uri!r})"
+
+    @property
+    def root_uri(self) -> str:
+        return self._location.uri
+
+    def local_path(self, path: str) -> str | None:
+        return None
+
+    def get(self, path: str) -> Buffer:
+        with translated(self._location, path):
+            result = obstore.get(self._inner, self._key(path))
+            data = memoryview(result.bytes())
+        return self._whole(data, result.meta["size"], path)
+
+    def get_stream(self, path: str, chunk_size: int = 4 << 20, start: int = 0) -> Iterator[Buffer]:
+        with translated(self._location, path):
+            if start and start >= obstore.head(self._inner, self._key(path))["size"]:
+                return
+            options: GetOptions = {"range": {"offset": start}} if start else {}
+            result = obstore.get(self._inner, self._key(path), options=options)
+            size = result.meta["size"]
+            for chunk in result.stream(min_chunk_size=chunk_size):
+                yield memoryview(chunk)
+                start += len(chunk)
+        if start < size:
+            raise broken_body(self._place(path), start, size)
+
+    def get_range(self, path: str, start: int, length: int) -> Buffer:
+        if length == 0:
+            return b""
+        options: GetOptions = {"range": (start, start + length)}
+        with translated(self._location, path):
+            result: GetResult = obstore.get(self._inner, self._key(path), options=options)
+            if result.meta["size"] < start + length:
+                raise StorageError(
+                    f"{self._place(path)} ends before byte {start + length}; it changed or was cut short"
+                )
+            data = memoryview(result.bytes())
+        return self._whole(data, length, path)
+
+    def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[Buffer]:
+        return fetch_ranges(self.get_range, path, ranges, self._gap)
+
+    def head(self, path: str) -> ObjectMeta:
+        with translated(self._location, path):
+            return self._meta(obstore.head(self._inner, self._key(path)))
+
+    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+        """obstore's prefixes are whole directories, so the rest of ours is matched here."""
+        directory = self._key(prefix).rpartition("/")[0] or None
+        after = self._key(offset) if offset else None
+        with translated(self._location, prefix):
+            for page in self._in_order(obstore.list(self._inner, directory, offset=after, chunk_size=_PAGE)):
+                if found := [m for m in page if m.path > offset and m.path.startswith(prefix)]:
+                    yield found
+                if page[-1].path > prefix and not page[-1].path.startswith(prefix):
+                    return
+
+    def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
+        with translated(self._location, path):
+            obstore.put(self._inner, self._key(path), bytes(data), mode="create", use_multipart=False)
+        return self.head(path)
+
+    def delete(self, path: str) -> None:
+        try:
+            with translated(self._location, path):
+                obstore.delete(self._inner, self._key(path))
+        except ObjectNotFoundError:
+            return
+
+    def _in_order(self, pages: Iterable[Sequence[Listed]]) -> Iterator[list[ObjectMeta]]:
+        """Non-empty pages in path order; a service that promised it and lied is an error, not a short table."""
+        metas: Iterator[list[ObjectMeta]] = ([self._meta(listed) for listed in page] for page in pages if page)
+        if not self._ordered:
+            metas = iter([sorted((m for page in metas for m in page), key=_path)])
+        last = ""
+        for page in filter(None, metas):
+            if page[0].path < last or any(a.path > b.path for a, b in pairwise(page)):
+                raise StorageError(f"{self.root_uri}: the store does not list in path order")
+            last = page[-1].path
+            yield page
+
+    def _meta(self, listed: Listed) -> ObjectMeta:
+        modified = int(listed["last_modified"].timestamp() * 1000)
+        return ObjectMeta(self._relative(listed["path"]), listed["size"], modified, listed["e_tag"])
+
+    def _relative(self, key: str) -> str:
+        return key[len(self._prefix) :]
+
+    def _key(self, path: str) -> str:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise InputError(f"path {path!r} is not below {self.root_uri}")
+        return self._prefix + path
+
+    def _place(self, path: str) -> str:
+        return f"{self.root_uri}/{path}"
+
+    def _whole(self, data: memoryview, expected: int, path: str) -> memoryview:
+        if len(data) != expected:
+            raise broken_body(self._place(path), len(data), expected)
+        return data
+
+
+def _path(meta: ObjectMeta) -> str:
+    return meta.path
