@@ -21,7 +21,7 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(VENV)/.installed $(JARS)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's Delta jars and the Azure Blob emulator
+setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's Delta jars and the Azure Blob emulator
 
 .PHONY: demo
 demo: setup ## Build a small real table, stream it, show what happened
@@ -56,6 +56,10 @@ clean: ## Remove .venv, .cache and what tools left behind
 	rm -rf $(VENV) $(CACHE) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+$(CACHE)/.tools: scripts/check_tools
+	@scripts/check_tools
+	@mkdir -p $(CACHE) && touch $@
+
 # uv is a faster pip; setup works without it.
 $(VENV)/.installed: pyproject.toml constraints.txt scripts/find_python
 	@python=$$(scripts/find_python $(PYTHON)) && \
@@ -69,14 +73,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/find_python
 	fi
 	@touch $@
 
-$(JARS)/.resolved: $(VENV)/.installed scripts/fetch_jars.py scripts/check_tools
-	@scripts/check_tools
+$(JARS)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $(CACHE)/.tools
 	@want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(fetch_jars.delta_coordinate())') && \
 	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ]; then touch $@; else \
 		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(JARS) && echo "$$want" > $@; fi
 
-$(AZURITE)/.installed: scripts/azurite/package.json scripts/check_tools
-	@scripts/check_tools
+$(AZURITE)/.installed: scripts/azurite/package.json $(CACHE)/.tools
 	@mkdir -p $(AZURITE) && cp scripts/azurite/package.json $(AZURITE)/ && echo "installing the Azure Blob emulator" && \
 		npm install --prefix $(AZURITE) --no-package-lock --no-audit --no-fund --loglevel error
 	@touch $@

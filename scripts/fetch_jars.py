@@ -8,6 +8,7 @@ and a private home, and sessions are given the jars themselves.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,15 +25,29 @@ def delta_coordinate() -> str:
     return f"io.delta:delta-spark_{spark}_{SCALA}:{version('delta-spark')}"
 
 
-def submit_command(coordinate: str, scratch: Path) -> list[str]:
-    """Spark's own launcher with a program that does nothing: it resolves packages before it runs."""
+def spark_home() -> Path:
     import pyspark
 
+    return Path(pyspark.__file__).parent
+
+
+def artifact(jar: str) -> str:
+    """`snappy-java` of `snappy-java-1.1.10.jar`."""
+    return re.sub(r"-\d.*", "", jar)
+
+
+def not_in_spark(jars: list[Path]) -> list[Path]:
+    """Those that Spark does not bring itself; Ivy names them `group_artifact-version.jar`."""
+    present = {artifact(jar.name) for jar in (spark_home() / "jars").iterdir()}
+    return [jar for jar in jars if artifact(jar.name.partition("_")[2]) not in present]
+
+
+def submit_command(coordinate: str, scratch: Path) -> list[str]:
+    """Spark's own launcher with a program that does nothing: it resolves packages before it runs."""
     program = scratch / "nothing.py"
     program.write_text("")
-    launcher = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return [
-        str(launcher),
+        str(spark_home() / "bin" / "spark-submit"),
         "--master", "local[1]",
         "--packages", coordinate,
         "--conf", f"spark.jars.ivy={scratch / 'ivy'}",
@@ -61,7 +76,7 @@ def fetch(target: Path) -> list[Path]:
             text=True,
             check=False,
         )
-        jars = sorted((scratch / "ivy" / "jars").glob("*.jar"))
+        jars = not_in_spark(sorted((scratch / "ivy" / "jars").glob("*.jar")))
         if done.returncode or not jars:
             sys.exit(f"setup: could not resolve {coordinate}; Spark said:\n{done.stderr[-2000:]}")
         shutil.rmtree(target, ignore_errors=True)

@@ -1,0 +1,36 @@
+"""What every test may use: the golden tables, and markers that follow from the fixtures a test asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.golden import WHY_ABSENT, golden_root
+
+SERVERS = ("spark", "azurite", "s3")
+"""Fixtures that start a process; the first one a test uses decides which worker runs it."""
+
+settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once."""
+    for item in items:
+        used = set(getattr(item, "fixturenames", ()))
+        for name in used & {*SERVERS, "golden"}:
+            item.add_marker(name)
+        server = next((name for name in SERVERS if name in used), None)
+        if server and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(server))
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """The directory of the golden tables."""
+    root = golden_root()
+    if root is None:
+        pytest.skip(WHY_ABSENT)
+    return root

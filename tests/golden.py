@@ -1,0 +1,23 @@
+"""Where the golden tables are: data of other projects, kept outside the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "DELTA_SIDECAR_GOLDEN"
+BESIDE = Path(__file__).resolve().parents[2] / "shared" / "golden"
+WHY_ABSENT = f"no golden tables: set {VARIABLE} to their directory, or put them at ../shared/golden"
+
+
+def golden_root() -> Path | None:
+    """The directory of the golden tables, or None where there is none."""
+    chosen = os.environ.get(VARIABLE)
+    root = Path(chosen) if chosen else BESIDE
+    return root if root.is_dir() else None
+
+
+def golden_names() -> list[str]:
+    """The names of all golden tables; empty without them. For parametrising at collection."""
+    root = golden_root()
+    return sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if root else []

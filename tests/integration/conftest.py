@@ -1,0 +1,41 @@
+"""Fixtures that start a server or a session, once for all tests of a worker, and stop it after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration import servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _require(present: bool, what: str) -> None:
+    if not present:
+        pytest.fail(f"{what} is not set up: run `make setup`", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[servers.ObjectServer]:
+    """The Azure Blob emulator with an empty container."""
+    _require(servers.AZURITE_MAIN.exists(), "the Azure Blob emulator")
+    with servers.azurite_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[servers.ObjectServer]:
+    """An S3 server with an empty bucket."""
+    with servers.s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A real delta-spark session."""
+    _require(bool(servers.delta_jars()), "Delta for Spark")
+    with servers.spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
