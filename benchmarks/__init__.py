@@ -1,0 +1,1 @@
+"""Benchmarks: huge generated logs, every reader measured in a process of its own, goals beside the figures."""

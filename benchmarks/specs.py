@@ -1,0 +1,124 @@
+"""What a benchmark table looks like, as values: the same spec always gives the same bytes, so tables can be cached."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+# Part of every cached table's name: raise it when the generator gives other bytes for the same spec.
+GENERATOR = 1
+START = datetime(2025, 1, 1, tzinfo=UTC)
+BUCKET = "_event_hour"
+
+Stats = Literal["json", "parsed", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpec:
+    """A log of `files` files in one classic checkpoint, and a tail of commits after it. No data files exist."""
+
+    files: int
+    stat_columns: int = 20
+    row_group_rows: int = 100_000
+    files_per_hour: int = 1_000
+    tail_commits: int = 10
+    adds_per_commit: int = 100
+    crc: bool = False
+    stats: Stats = "json"
+    partitioned: bool = True
+    shuffled: bool = False
+    compression: str = "zstd"
+    checkpoint_version: int = 100
+
+    @property
+    def head(self) -> int:
+        """The newest version."""
+        return self.checkpoint_version + self.tail_commits
+
+    @property
+    def removes_per_commit(self) -> int:
+        """How many files of the checkpoint each commit of the tail removes."""
+        return min(self.adds_per_commit // 10, self.files // max(1, self.tail_commits))
+
+    @property
+    def live_files(self) -> int:
+        """How many files are live at the head."""
+        return self.live_after(self.tail_commits)
+
+    def live_after(self, commits: int) -> int:
+        """How many files are live after that many commits of the tail."""
+        from_tail = max(0, commits - 1) if self.adds_per_commit else 0
+        return self.files + commits * (self.adds_per_commit - self.removes_per_commit) - from_tail
+
+    @property
+    def last_hour(self) -> str:
+        """The bucket of the newest file of the checkpoint."""
+        return hour_text((self.files - 1) // self.files_per_hour)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSpec:
+    """A table whose version 1 is a single commit of `adds` adds, and which has no checkpoint."""
+
+    adds: int
+    stat_columns: int = 20
+    files_per_hour: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSpec:
+    """A table with real Parquet files of about 1 MB each."""
+
+    files: int = 1_000
+    rows_per_file: int = 20_000
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return self.files * self.rows_per_file
+
+    @property
+    def clustered_range(self) -> tuple[int, int]:
+        """A range of `id`, first and past the last, that holds 1 % of the rows and cuts through files."""
+        width = self.rows // 100
+        first = self.rows // 2 + self.rows_per_file // 3
+        return first, first + width
+
+
+Spec = LogSpec | CommitSpec | RowsSpec
+
+
+def hour_text(hour: int) -> str:
+    """The bucket value of the n-th hour since the start."""
+    return (START + timedelta(hours=hour)).strftime("%Y%m%d%H")
+
+
+def tables_dir() -> Path:
+    """Where generated tables are kept: BENCH_DIR, or a directory that git ignores."""
+    return Path(os.environ.get("BENCH_DIR") or Path(__file__).parent / ".tables")
+
+
+def table_dir(spec: Spec) -> Path:
+    """The directory of one table: readable size first, then a hash of everything that shapes it."""
+    text = json.dumps([GENERATOR, type(spec).__name__, dataclasses.asdict(spec)], sort_keys=True)
+    size = spec.adds if isinstance(spec, CommitSpec) else spec.files
+    kind = type(spec).__name__.removesuffix("Spec").lower()
+    return tables_dir() / f"{kind}-{size}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def to_json(spec: Spec) -> dict[str, Any]:
+    """A spec as JSON, with its kind, to hand it to another process."""
+    return {"kind": type(spec).__name__, **dataclasses.asdict(spec)}
+
+
+def from_json(value: dict[str, Any]) -> Spec:
+    """The spec back from `to_json`."""
+    kinds: dict[str, type[Spec]] = {"LogSpec": LogSpec, "CommitSpec": CommitSpec, "RowsSpec": RowsSpec}
+    fields = dict(value)
+    return kinds[fields.pop("kind")](**fields)
