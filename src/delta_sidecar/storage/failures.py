@@ -18,12 +18,13 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.storage.uri import Location
 
-_STATUS = re.compile(r"status(?: code)?:? (\d{3})|\((\d{3}) [A-Z]|: (\d{3}) [A-Z][a-z]+|HTTP error: (\d{3})")
-_CODE = re.compile(r"<Code>([^<]{1,80})</Code>")
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,80})</Code>")
+_SERVER = re.compile(r"https?://[^/\s?\"@]+")
 _QUERY = re.compile(r"\?[^\s\")]+")
 _USERINFO = re.compile(r"//[^/\s@]+:[^/\s@]+@")
 _KEYED = re.compile(
-    r"(?i)((?:signature|sig|secret[a-z_ ]*|access[a-z_ ]*key|account[a-z_ ]*key|token|credential|authorization|password)"
+    r"(?i)((?:signature|sig|secret[a-z_ ]*|(?:access|account)[a-z_ ]*key|token|credential|authorization|password)"
     r"\"?\s*[=:]\s*)(?:bearer |sharedkey )?[^\s,;&)]+"
 )
 _LONG = re.compile(r"[A-Za-z0-9+/_%\-]{60,}={0,2}")
@@ -33,33 +34,21 @@ _MISSING_CONTAINER = (
     "specified bucket does not exist",
     "container does not exist",
 )
-_DENIED_CODES = (
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "AccessDenied",
-    "AuthenticationFailed",
-    "AuthorizationFailure",
-    "AuthorizationPermissionMismatch",
-    "InvalidAuthenticationInfo",
-    "NoAuthenticationInformation",
-    "ExpiredToken",
-    "InvalidToken",
-    "PublicAccessNotPermitted",
-)
-_NO_CREDENTIALS = (
-    "instance metadata",
-    "169.254.169.254",
-    "Error fetching token",
-    "metadata.google.internal",
-    "credential",
-)
+_DENIED = frozenset(
+    [
+        "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "AuthenticationFailed", "AuthorizationFailure",
+        "AuthorizationPermissionMismatch", "InvalidAuthenticationInfo", "NoAuthenticationInformation", "ExpiredToken",
+        "InvalidToken", "PublicAccessNotPermitted",
+    ]
+)  # fmt: skip
+_TOKEN_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "performing token request")
 
 
 def scrubbed(text: str) -> str:
-    """One line without queries, signatures, tokens and keys."""
-    line = " ".join(text.partition("\n\nDebug source:")[0].split())
+    """One short line without queries, signatures, tokens and keys."""
+    line = " ".join(text.partition("Debug source:")[0].split())
     line = _USERINFO.sub("//", _QUERY.sub("", line))
-    return _LONG.sub("…", _KEYED.sub(r"\1…", line))[:400]
+    return _LONG.sub("…", _KEYED.sub(r"\1…", line))[:300]
 
 
 @contextmanager
@@ -70,7 +59,7 @@ def translated(location: Location, path: str) -> Iterator[None]:
     except DeltaSidecarError:
         raise
     except (theirs.BaseError, OSError, ValueError) as e:
-        raise _ours(e, location, path) from None
+        raise meaning(e, location, path) from None
 
 
 def broken_body(place: str, got: int, expected: int) -> StoreUnavailableError:
@@ -78,44 +67,64 @@ def broken_body(place: str, got: int, expected: int) -> StoreUnavailableError:
     return StoreUnavailableError(f"{place}: the answer broke off after {got} of {expected} bytes; try again")
 
 
-def _ours(error: Exception, location: Location, path: str) -> StorageError:
+def beyond_end(place: str, end: int) -> StorageError:
+    """A range was asked for that the object does not have."""
+    return StorageError(f"{place} ends before byte {end}; it changed or was cut short")
+
+
+def meaning(error: Exception, location: Location, path: str) -> StorageError:
+    """Our error for one of obstore's."""
     place = f"{location.uri}/{path}" if path else location.uri
     text = str(error)
-    code = (_CODE.search(text) or ["", ""])[1]
     if any(mark in text for mark in _MISSING_CONTAINER):
-        noun = "container" if location.scheme in ("az", "abfss") else "bucket"
-        return StorageError(
-            f"{noun} {location.bucket!r} of {location.uri} does not exist; check its name and the endpoint"
-        )
+        return _no_container(location)
     if isinstance(error, theirs.AlreadyExistsError | theirs.PreconditionError):
         return ObjectExistsError(f"{place} exists already")
-    if isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError) or code in _DENIED_CODES:
-        return _denied(place, code, text)
+    if isinstance(error, theirs.PermissionDeniedError | theirs.UnauthenticatedError) or _code(text) in _DENIED:
+        return _denied(place, text)
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError(f"{place} does not exist")
+    if any(mark in text for mark in _TOKEN_SERVICES):
+        return AccessDeniedError(f"{place}: no credentials found; pass them as storage options or in the environment")
     return _by_status(place, text)
 
 
 def _by_status(place: str, text: str) -> StorageError:
     status = _status(text)
     if status in (401, 403):
-        return _denied(place, "", text)
-    if status is not None and 400 <= status < 500 and status not in (408, 429):
-        return StorageError(f"{place}: the store refused the request: {scrubbed(text)}")
-    if status is None and any(mark in text for mark in _NO_CREDENTIALS):
-        return AccessDeniedError(f"{place}: no credentials found; pass them as storage options or in the environment")
-    if status is None and "invalid" in text.lower() and "range" in text.lower():
+        return _denied(place, text)
+    if status == 416 or "Requested range was invalid" in text:
         return StorageError(f"{place}: the range lies beyond its end; the object changed or was cut short")
-    return StoreUnavailableError(
-        f"{place}: the store did not answer: {scrubbed(text)}; check endpoint and network, or wait"
-    )
+    if "redirect" in text.lower():
+        return StorageError(f"{place}: the store redirects elsewhere; check the region and the endpoint")
+    if status is not None and 400 <= status < 500 and status not in (408, 429):
+        return StorageError(f"{place}: the store refused the request ({_reason(text)}); check the storage options")
+    server = _SERVER.search(text)
+    at = f" at {server[0]}" if server else ""
+    return StoreUnavailableError(f"{place}: no answer from the store{at} ({_reason(text)}); check endpoint and network")
 
 
-def _denied(place: str, code: str, text: str) -> AccessDeniedError:
-    why = code or str(_status(text) or "denied")
-    return AccessDeniedError(f"{place}: access denied ({why}); check the credentials and their rights")
+def _no_container(location: Location) -> StorageError:
+    noun = "container" if location.scheme in ("az", "abfss") else "bucket"
+    return StorageError(f"{noun} {location.bucket!r} does not exist ({location.uri}); check its name and the endpoint")
+
+
+def _denied(place: str, text: str) -> AccessDeniedError:
+    return AccessDeniedError(f"{place}: access denied ({_reason(text)}); check the credentials and their rights")
+
+
+def _reason(text: str) -> str:
+    """Status and code, where there are any; else what obstore says after naming the request."""
+    if (status := _status(text)) is not None:
+        return f"{status} {_code(text)}".strip()
+    return scrubbed(text.partition("Debug source:")[0].rpartition(" - ")[2])
 
 
 def _status(text: str) -> int | None:
     match = _STATUS.search(text)
-    return int(next(group for group in match.groups() if group)) if match else None
+    return int(match[1]) if match else None
+
+
+def _code(text: str) -> str:
+    match = _CODE.search(text)
+    return match[1] if match else ""

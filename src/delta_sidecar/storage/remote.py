@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import obstore
 
 from delta_sidecar.errors import InputError, ObjectNotFoundError, StorageError
-from delta_sidecar.storage.failures import broken_body, translated
+from delta_sidecar.storage.failures import beyond_end, broken_body, translated
 from delta_sidecar.storage.parallel import fetch_ranges
 from delta_sidecar.storage.ranges import DEFAULT_GAP
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
@@ -74,9 +74,7 @@ class ObstoreStore:
         with translated(self._location, path):
             result: GetResult = obstore.get(self._inner, self._key(path), options=options)
             if result.meta["size"] < start + length:
-                raise StorageError(
-                    f"{self._place(path)} ends before byte {start + length}; it changed or was cut short"
-                )
+                raise beyond_end(self._place(path), start + length)
             data = memoryview(result.bytes())
         return self._whole(data, length, path)
 
