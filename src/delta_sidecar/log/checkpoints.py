@@ -1,0 +1,175 @@
+"""A checkpoint of any kind: its protocol and metadata, and its files as a stream of rows.
+
+Classic, multi-part and V2 checkpoints differ in where rows stand, not in what they say: a *top* (one file, or all
+parts of one) and, for V2, *sidecars* that the top names. A classic-named file may be V2 inside, so sidecars are
+looked for in every single-file checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
+from delta_sidecar.log import actions
+from delta_sidecar.log.commits import add_rows, decode_lines, whole_lines
+from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.file_rows import FileColumns, rows_of
+from delta_sidecar.log.parquet import LogParquet
+from delta_sidecar.log.segment import CheckpointFiles
+from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.store import ObjectMeta, Store
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """What a checkpoint says that is not a file."""
+
+    protocol: actions.Protocol | None
+    metadata: actions.Metadata | None
+
+
+@dataclass(slots=True)
+class CheckpointCost:
+    """What reading it has cost so far."""
+
+    requests: int = 0
+    bytes_read: int = 0
+    row_groups_total: int = 0
+    row_groups_read: int = 0
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """An open checkpoint: footers read, sidecars found; rows are read on demand."""
+
+    store: Store
+    files: CheckpointFiles
+    state: CheckpointState
+    parquet: list[LogParquet]
+    """Every Parquet file that may hold adds."""
+    inline: list[actions.Add] = field(default_factory=list)
+    """Adds of a JSON top file."""
+    json_bytes: int = 0
+
+    def rows(self, columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
+        """The live files of the checkpoint, as rows of the asked-for columns."""
+        if self.inline:
+            yield add_rows(self.inline, columns.names)
+        for file in self.parquet:
+            groups = file.groups_with("add.path")
+            leaves = columns.leaves(file.leaves)
+            for batch in file.batches(groups, leaves, batch_size):
+                rows = rows_of(batch, columns)
+                if rows.num_rows:
+                    yield rows
+
+    @property
+    def cost(self) -> CheckpointCost:
+        return CheckpointCost(
+            requests=sum(f.requests for f in self.parquet) + bool(self.json_bytes),
+            bytes_read=sum(f.bytes_read for f in self.parquet) + self.json_bytes,
+            row_groups_total=sum(f.metadata.num_row_groups for f in self.parquet),
+            row_groups_read=sum(f.row_groups_read for f in self.parquet),
+        )
+
+    def close(self) -> None:
+        for file in self.parquet:
+            file.close()
+
+
+def open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
+    """Open a checkpoint; `CorruptLogError` if any file of it is missing or broken."""
+    try:
+        if files.files[0].path.endswith(".json"):
+            return _open_json(store, files)
+        return _open_parquet(store, files)
+    except ObjectNotFoundError as error:
+        raise CorruptLogError(f"checkpoint {files.version} is not complete ({error})") from None
+
+
+def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
+    top = files.files[0]
+    text = bytes(store.get(top.path))
+    lines = [line for block in decode_lines(whole_lines([text]), actions.StateLine, top.path) for line in block]
+    added = [line.add for block in decode_lines(whole_lines([text]), actions.FileLine, top.path) for line in block]
+    state = CheckpointState(
+        protocol=next((line.protocol for line in lines if line.protocol), None),
+        metadata=next((line.metaData for line in lines if line.metaData), None),
+    )
+    sidecars = [line.sidecar for line in lines if line.sidecar]
+    parquet = _open_sidecars(store, sidecars)
+    return Checkpoint(store, files, state, parquet, [a for a in added if a is not None], len(text))
+
+
+def _open_parquet(store: Store, files: CheckpointFiles) -> Checkpoint:
+    top = _open_all(store, files.files)
+    state = CheckpointState(_find_protocol(top), _find_metadata(top))
+    sidecars = _find_sidecars(top[0]) if len(top) == 1 else []
+    return Checkpoint(store, files, state, top + _open_sidecars(store, sidecars))
+
+
+def _open_all(store: Store, metas: Sequence[ObjectMeta]) -> list[LogParquet]:
+    if len(metas) == 1:
+        return [LogParquet(store, metas[0])]
+    return [future.result() for future in [submit(LogParquet, store, meta) for meta in metas]]
+
+
+def _open_sidecars(store: Store, sidecars: Sequence[actions.Sidecar]) -> list[LogParquet]:
+    return _open_all(store, [_sidecar_meta(store, s) for s in sidecars]) if sidecars else []
+
+
+def _sidecar_meta(store: Store, sidecar: actions.Sidecar) -> ObjectMeta:
+    """A sidecar's place: the last segment of its (URI-encoded) path counts."""
+    name = unquote(sidecar.path.rpartition("/")[2])
+    path = f"{DELTA.directory}/_sidecars/{name}"
+    if sidecar.sizeInBytes is None:
+        return store.head(path)
+    return ObjectMeta(path, sidecar.sizeInBytes, 0)
+
+
+def _find_sidecars(top: LogParquet) -> list[actions.Sidecar]:
+    found = _structs(top, "sidecar", "path")
+    return [actions.Sidecar(s["path"], s.get("sizeInBytes")) for s in found]
+
+
+def _find_protocol(files: Sequence[LogParquet]) -> actions.Protocol | None:
+    for file in files:
+        for fields in _structs(file, "protocol", "minReaderVersion"):
+            return actions.Protocol(
+                minReaderVersion=fields["minReaderVersion"],
+                minWriterVersion=fields.get("minWriterVersion") or 0,
+                readerFeatures=fields.get("readerFeatures"),
+                writerFeatures=fields.get("writerFeatures"),
+            )
+    return None
+
+
+def _find_metadata(files: Sequence[LogParquet]) -> actions.Metadata | None:
+    for file in files:
+        for fields in _structs(file, "metaData", "id"):
+            table_format = fields.get("format") or {}
+            return actions.Metadata(
+                id=fields["id"],
+                schemaString=fields.get("schemaString"),
+                partitionColumns=fields.get("partitionColumns") or [],
+                configuration=dict(fields.get("configuration") or []),
+                name=fields.get("name"),
+                description=fields.get("description"),
+                createdTime=fields.get("createdTime"),
+                format=actions.Format(table_format.get("provider") or "parquet"),
+            )
+    return None
+
+
+def _structs(file: LogParquet, action: str, marker: str) -> Iterator[dict[str, object]]:
+    """The rows of an action, found by a leaf that every one of them fills."""
+    marker_leaf = f"{action}.{marker}"
+    for group in file.groups_with(marker_leaf):
+        for batch in file.batches([group], file.select(action), 65_536):
+            column = batch.column(action)
+            kept = column.filter(column.field(marker).is_valid())
+            yield from (row for row in kept.to_pylist() if row is not None)

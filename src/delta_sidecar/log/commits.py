@@ -1,0 +1,210 @@
+"""A commit as a stream: its lines are parsed in blocks, so that a commit of a million adds fits in little memory.
+
+Commits up to a budget are kept as bytes, because they may be read twice: once for what is not a file
+(protocol and metadata must be known before the first file is emitted), once for the files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from delta_sidecar import arrays
+from delta_sidecar.errors import CorruptLogError
+from delta_sidecar.log.actions import Add, DeletionVector, FileLine, Remove
+from delta_sidecar.log.files import DELETION_VECTOR, STRING_MAP
+from delta_sidecar.log.paths import KeyMaker
+from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
+
+T = TypeVar("T")
+
+_BLOCK = 1 << 20
+"""Bytes of commit text parsed at a time."""
+HELD_LIMIT = 4 << 20
+"""A commit larger than this is streamed, never held."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch:
+    """Some of a commit's file actions."""
+
+    adds: pa.RecordBatch
+    add_keys: list[bytes]
+    remove_keys: list[bytes]
+
+
+class CommitBytes:
+    """The bytes of commits: fetched in parallel, kept within a budget, streamed when large."""
+
+    def __init__(self, store: Store, budget: int = 16 << 20) -> None:
+        self._store = store
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._held: dict[str, Buffer] = {}
+        self._held_bytes = 0
+        self._under_way: dict[str, Future[Buffer]] = {}
+
+    def hold(self, meta: ObjectMeta, data: Buffer) -> bool:
+        """Keep bytes that were fetched before the listing was known; refused if the size disagrees."""
+        if len(data) != meta.size:
+            return False
+        with self._lock:
+            if self._held_bytes + len(data) <= self._budget and meta.path not in self._held:
+                self._held[meta.path] = data
+                self._held_bytes += len(data)
+        return True
+
+    def prefetch(self, metas: Iterable[ObjectMeta]) -> None:
+        """Begin fetching commits that will be read next."""
+        for meta in metas:
+            if meta.size > HELD_LIMIT:
+                continue
+            with self._lock:
+                if meta.path in self._held or meta.path in self._under_way:
+                    continue
+                self._under_way[meta.path] = submit(self._store.get, meta.path)
+
+    def discard(self, meta: ObjectMeta) -> None:
+        """Let go of a commit that will not be read again."""
+        with self._lock:
+            data = self._held.pop(meta.path, None)
+            self._held_bytes -= 0 if data is None else len(data)
+
+    def cancel(self) -> None:
+        """Drop what is under way and has not started."""
+        with self._lock:
+            for future in self._under_way.values():
+                future.cancel()
+            self._under_way.clear()
+
+    def blocks(self, meta: ObjectMeta) -> Iterator[Buffer]:
+        """The commit's text in blocks of whole lines."""
+        if meta.size > HELD_LIMIT:
+            yield from whole_lines(self._store.get_stream(meta.path, _BLOCK))
+        else:
+            yield from whole_lines([self._get(meta)])
+
+    def _get(self, meta: ObjectMeta) -> Buffer:
+        with self._lock:
+            held = self._held.get(meta.path)
+            future = self._under_way.pop(meta.path, None)
+        if held is not None:
+            return held
+        data = self._store.get(meta.path) if future is None else future.result()
+        self.hold(meta, data)
+        return data
+
+
+def whole_lines(chunks: Iterable[Buffer]) -> Iterator[Buffer]:
+    """Chunks cut at line ends, in pieces small enough to parse at once."""
+    rest = b""
+    for chunk in chunks:
+        view = memoryview(chunk)
+        for start in range(0, len(view), _BLOCK):
+            piece = bytes(view[start : start + _BLOCK])
+            end = piece.rfind(b"\n") + 1
+            if end:
+                yield rest + piece[:end] if rest else piece[:end]
+                rest = piece[end:]
+            else:
+                rest += piece
+    if rest.strip():
+        yield rest
+
+
+def decode_lines(blocks: Iterable[Buffer], line_type: type[T], path: str) -> Iterator[list[T]]:
+    """Each block's lines as structs; a line that is no action is an error that names it."""
+    decoder = msgspec.json.Decoder(line_type)
+    before = 0
+    for block in blocks:
+        try:
+            lines = decoder.decode_lines(block)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _bad_line(bytes(block), decoder, path, before, error) from None
+        yield lines
+        before += bytes(block).count(b"\n")
+
+
+def _bad_line(
+    block: bytes, decoder: msgspec.json.Decoder[Any], path: str, before: int, error: Exception
+) -> CorruptLogError:
+    for number, line in enumerate(block.splitlines(), before + 1):
+        try:
+            if line.strip():
+                decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as at_line:
+            return CorruptLogError(f"{path}, line {number}: not a Delta action ({at_line})")
+    return CorruptLogError(f"{path}: not a list of Delta actions ({error})")
+
+
+def file_batches(
+    blocks: Iterable[Buffer], path: str, columns: Sequence[str], maker: KeyMaker
+) -> Iterator[CommitBatch]:
+    """A commit's adds and removes, a batch for each block; `columns` are those of `FILE_SCHEMA` to fill."""
+    for lines in decode_lines(blocks, FileLine, path):
+        adds = [line.add for line in lines if line.add is not None]
+        removes = [line.remove for line in lines if line.remove is not None]
+        if adds or removes:
+            yield commit_batch(adds, removes, columns, maker)
+
+
+def commit_batch(adds: list[Add], removes: list[Remove], columns: Sequence[str], maker: KeyMaker) -> CommitBatch:
+    """Actions as Arrow, with their replay keys."""
+    return CommitBatch(
+        adds=add_rows(adds, columns),
+        add_keys=[maker.key(a.path, a.deletionVector) for a in adds],
+        remove_keys=[maker.key(r.path, r.deletionVector) for r in removes],
+    )
+
+
+def add_rows(adds: list[Add], columns: Sequence[str]) -> pa.RecordBatch:
+    """Rows of `FILE_SCHEMA` for adds that are Python objects."""
+    filled = [_BUILDERS[name](adds) for name in columns]
+    return pa.RecordBatch.from_arrays(filled, names=list(columns))
+
+
+def _string_maps(maps: list[dict[str, str | None] | None]) -> pa.MapArray:
+    lengths = np.fromiter((0 if m is None else len(m) for m in maps), np.int32, len(maps))
+    keys = arrays.strings([k for m in maps if m for k in m])
+    items = arrays.strings([v for m in maps if m for v in m.values()])
+    entries = pa.StructArray.from_arrays([keys, items], fields=[STRING_MAP.key_field, STRING_MAP.item_field])
+    valid = np.fromiter((m is not None for m in maps), np.bool_, len(maps))
+    validity = None if valid.all() else arrays.bitmap(valid)
+    offsets = arrays.list_offsets(lengths).buffers()[1]
+    return pa.Array.from_buffers(STRING_MAP, len(maps), [validity, offsets], children=[entries])
+
+
+def _deletion_vectors(vectors: list[DeletionVector | None]) -> pa.StructArray:
+    if not any(vectors):
+        return pa.nulls(len(vectors), DELETION_VECTOR)
+    children = [
+        arrays.strings([v and v.storageType for v in vectors]),
+        arrays.strings([v and v.pathOrInlineDv for v in vectors]),
+        arrays.int32s([v and v.offset for v in vectors]),
+        arrays.int32s([v and v.sizeInBytes for v in vectors]),
+        arrays.int64s([v and v.cardinality for v in vectors]),
+    ]
+    absent = arrays.booleans(np.fromiter((v is None for v in vectors), np.bool_, len(vectors)))
+    return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR), mask=absent)
+
+
+_BUILDERS: dict[str, Callable[[list[Add]], pa.Array]] = {
+    "path": lambda adds: arrays.strings([a.path for a in adds]),
+    "size": lambda adds: arrays.int64s([a.size for a in adds]),
+    "modification_time": lambda adds: arrays.int64s([a.modificationTime for a in adds]),
+    "partition_values": lambda adds: _string_maps([a.partitionValues or {} for a in adds]),
+    "deletion_vector": lambda adds: _deletion_vectors([a.deletionVector for a in adds]),
+    "stats": lambda adds: arrays.strings([a.stats for a in adds]),
+    "tags": lambda adds: _string_maps([a.tags for a in adds]),
+    "base_row_id": lambda adds: arrays.int64s([a.baseRowId for a in adds]),
+    "default_row_commit_version": lambda adds: arrays.int64s([a.defaultRowCommitVersion for a in adds]),
+    "clustering_provider": lambda adds: arrays.strings([a.clusteringProvider for a in adds]),
+}

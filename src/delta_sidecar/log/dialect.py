@@ -1,0 +1,55 @@
+"""What is Delta's own about its log: where it lives and which reader features may be listed.
+
+A second dialect of the same kind of log needs another of these, and nothing else of `log` should
+know Delta's names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LOG_DIRECTORY = "_delta_log"
+LAST_CHECKPOINT = f"{LOG_DIRECTORY}/_last_checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The directory of a log, its hint, and what a reader of it understands."""
+
+    directory: str
+    hint: str
+    max_reader_version: int
+    feature_version: int
+    """From this reader version on, the protocol lists its features by name."""
+    reader_features: frozenset[str]
+    refusals: dict[str, str]
+    """Features that are known and refused, with the reason."""
+
+
+DELTA = Dialect(
+    directory=LOG_DIRECTORY,
+    hint=LAST_CHECKPOINT,
+    max_reader_version=3,
+    feature_version=3,
+    reader_features=frozenset(
+        {
+            "columnMapping",
+            "deletionVectors",
+            "timestampNtz",
+            "timestampWithoutTimezone",
+            "v2Checkpoint",
+            "vacuumProtocolCheck",
+            "typeWidening",
+            "typeWidening-preview",
+            "variantType",
+            "variantType-preview",
+            "variantShredding",
+            "variantShredding-preview",
+        }
+    ),
+    refusals={
+        "catalogManaged": "its commits are held by a catalog, not by the log alone",
+        "catalogOwned-preview": "its commits are held by a catalog, not by the log alone",
+        "redirectReaderWriter-preview": "the table redirects its readers elsewhere",
+    },
+)

@@ -1,0 +1,143 @@
+"""Finding the log's files: the hint, then one LIST that alone decides, with commits fetched beside it on a guess.
+
+Two sequential round trips. What is fetched on a guess is only a cache of bytes: the listing says whether it counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from delta_sidecar.errors import ObjectNotFoundError, StorageError
+from delta_sidecar.log.actions import LastCheckpoint
+from delta_sidecar.log.commits import HELD_LIMIT, CommitBytes
+from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.names import commit_name, version_prefix
+from delta_sidecar.log.segment import Listing
+from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
+
+SPECULATIVE_COMMITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The log as one LIST saw it, and the bytes fetched beside it."""
+
+    listing: Listing
+    commits: CommitBytes
+    hint: int | None
+    notes: tuple[str, ...] = ()
+
+
+def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
+    """Pin what there is to know about the log, for the newest version or an older one."""
+    hint, notes = read_hint(store)
+    start = 0 if hint is None or (version is not None and hint > version) else hint
+    guesses = _fetch_ahead(store, start, version)
+    listing = list_log(store, start)
+    if start > 0 and not listing.bases(listing.head if version is None else version):
+        notes = (*notes, f"the hinted checkpoint {start} is not there, so the whole log was listed")
+        listing = list_log(store, 0)
+    _keep_listed(guesses, listing, commits)
+    return Discovery(listing, commits, hint, notes)
+
+
+def list_log(store: Store, start: int) -> Listing:
+    """One LIST of the log directory, inclusive from version `start`."""
+    return Listing.of(_log_objects(store, start), start)
+
+
+def _log_objects(store: Store, start: int) -> Iterator[ObjectMeta]:
+    """Objects directly in the log directory; subdirectories sort behind every version and end the walk."""
+    prefix = f"{DELTA.directory}/"
+    for page in store.list_after(prefix, prefix + version_prefix(start)):
+        for meta in page:
+            name = meta.path[len(prefix) :]
+            if name > ":":
+                return
+            if "/" not in name:
+                yield meta
+
+
+def read_hint(store: Store) -> tuple[int | None, tuple[str, ...]]:
+    """The version `_last_checkpoint` names, if it can be trusted that far, and why not if it cannot."""
+    try:
+        text = bytes(store.get(DELTA.hint))
+    except ObjectNotFoundError:
+        return None, ()
+    try:
+        hint = msgspec.json.decode(text, type=LastCheckpoint)
+        if hint.checksum is not None and hint.checksum != hint_checksum(msgspec.json.decode(text)):
+            return None, ("_last_checkpoint fails its checksum and was not used",)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None, ("_last_checkpoint cannot be parsed and was not used",)
+    return (hint.version, ()) if hint.version >= 0 else (None, ("_last_checkpoint names a negative version",))
+
+
+def hint_checksum(content: dict[str, Any]) -> str:
+    """The MD5 of the hint's canonical form, as the protocol defines it."""
+    pairs = sorted(_canonical_pairs({k: v for k, v in content.items() if k != "checksum"}, ""))
+    text = ",".join(f"{key}={value}" for key, value in pairs)
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def _canonical_pairs(value: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    """Leaves of the JSON with the quoted keys that lead to them."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _canonical_pairs(child, _joined(prefix, f'"{_encoded(key)}"'))
+    elif isinstance(value, list):
+        for position, child in enumerate(value):
+            yield from _canonical_pairs(child, _joined(prefix, str(position)))
+    elif isinstance(value, str):
+        yield prefix, f'"{_encoded(value)}"'
+    else:
+        yield prefix, msgspec.json.encode(value).decode()
+
+
+def _joined(prefix: str, part: str) -> str:
+    return f"{prefix}+{part}" if prefix else part
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _fetch_ahead(store: Store, start: int, version: int | None) -> dict[int, Future[Buffer | None]]:
+    """Begin fetching the commits that most likely follow the hint."""
+    first = start + 1 if start else 0
+    last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
+    return {v: submit(_get_small, store, v) for v in range(first, last + 1)}
+
+
+def _get_small(store: Store, version: int) -> Buffer | None:
+    """A commit, if it is there and small: a guess must not cost much."""
+    taken = bytearray()
+    stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", HELD_LIMIT)
+    try:
+        for chunk in stream:
+            taken += chunk
+            if len(taken) > HELD_LIMIT:
+                return None
+    except StorageError:
+        return None
+    finally:
+        getattr(stream, "close", lambda: None)()
+    return bytes(taken)
+
+
+def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: Listing, commits: CommitBytes) -> None:
+    """Hand over the guesses the listing confirms; the others are dropped unread."""
+    for version, future in guesses.items():
+        meta = listing.commits.get(version)
+        if meta is None or meta.size > HELD_LIMIT:
+            future.cancel()
+        elif (data := future.result()) is not None:
+            commits.hold(meta, data)

@@ -1,0 +1,97 @@
+"""Checkpoint rows into rows of `FILE_SCHEMA`: which leaves to read, and how their arrays are put together.
+
+Writers differ in string types, in fields they leave out, and in whether the row of another action has a null
+struct or a struct of nulls. What comes out is always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from delta_sidecar.log.files import DELETION_VECTOR, FILE_SCHEMA
+
+STATS_PARSED = "stats_parsed"
+"""The column of a batch that holds a checkpoint's typed stats, as it has them."""
+
+_SOURCES = {
+    "path": "path",
+    "size": "size",
+    "modification_time": "modificationTime",
+    "partition_values": "partitionValues",
+    "deletion_vector": "deletionVector",
+    "stats": "stats",
+    "tags": "tags",
+    "base_row_id": "baseRowId",
+    "default_row_commit_version": "defaultRowCommitVersion",
+    "clustering_provider": "clusteringProvider",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """Which columns of file rows a scan needs from its sources."""
+
+    names: tuple[str, ...]
+    """Columns of `FILE_SCHEMA`, without `num_records`, which the stats hold."""
+    stats_paths: tuple[tuple[str, ...], ...] = ()
+    """Physical paths of the leaves whose typed bounds are wanted, where a checkpoint has them."""
+    all_stats: bool = False
+    """All typed stats are wanted, to give the stats back as JSON."""
+
+    def leaves(self, available: Sequence[str]) -> list[str]:
+        """The Parquet leaves of a checkpoint to read."""
+        prefixes = [f"add.{_SOURCES[name]}" for name in self.names if name != "deletion_vector"]
+        if "deletion_vector" in self.names:
+            prefixes += [f"add.deletionVector.{f.name}" for f in DELETION_VECTOR]
+        prefixes += self._stats_prefixes()
+        return [leaf for leaf in available if any(leaf == p or leaf.startswith(p + ".") for p in prefixes)]
+
+    def _stats_prefixes(self) -> list[str]:
+        if self.all_stats:
+            return ["add.stats_parsed"]
+        if "stats" not in self.names:
+            return []
+        tops = ["add.stats_parsed.numRecords", "add.stats_parsed.tightBounds"]
+        kinds = ("minValues", "maxValues", "nullCount")
+        return tops + [f"add.stats_parsed.{kind}.{'.'.join(path)}" for path in self.stats_paths for kind in kinds]
+
+
+def rows_of(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
+    """The adds of a checkpoint batch as rows of the asked-for columns (and `stats_parsed`, where it was read)."""
+    add = batch.column("add")
+    fields = dict(zip((f.name for f in add.type), add.flatten(), strict=True))
+    path = fields["path"]
+    if path.null_count:
+        valid = path.is_valid()
+        fields = {name: array.filter(valid) for name, array in fields.items()}
+    count = len(fields["path"])
+    names = list(columns.names)
+    arrays = [_normal(fields.get(_SOURCES[name]), name, count) for name in names]
+    if STATS_PARSED in fields:
+        names.append(STATS_PARSED)
+        arrays.append(fields[STATS_PARSED])
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _normal(array: pa.Array | None, name: str, count: int) -> pa.Array:
+    wanted = FILE_SCHEMA.field(name).type
+    if array is None:
+        return pa.nulls(count, wanted)
+    if name == "deletion_vector":
+        return _deletion_vectors(array)
+    return array if array.type == wanted else array.cast(wanted)
+
+
+def _deletion_vectors(array: pa.StructArray) -> pa.StructArray:
+    if array.null_count == len(array):
+        return pa.nulls(len(array), DELETION_VECTOR)
+    parts = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
+    if "storageType" not in parts or parts["storageType"].null_count == len(array):
+        return pa.nulls(len(array), DELETION_VECTOR)
+    children = [
+        parts[f.name].cast(f.type) if f.name in parts else pa.nulls(len(array), f.type) for f in DELETION_VECTOR
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR), mask=parts["storageType"].is_null())

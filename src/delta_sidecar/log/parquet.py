@@ -1,0 +1,106 @@
+"""Parquet files of the log, read by ranges: footers, and column chunks of chosen row groups as a stream of batches.
+
+A column chunk may be hundreds of megabytes (the JSON stats of a million files), so it is never read whole:
+pyarrow streams its pages through a small buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sidecar.errors import CorruptLogError
+from delta_sidecar.storage.ranged_file import RangedFile
+from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
+
+_STREAM_BUFFER = 256 << 10
+
+
+class LogParquet:
+    """One Parquet file of the log, opened by its footer."""
+
+    def __init__(self, store: Store, meta: ObjectMeta) -> None:
+        self.path = meta.path
+        local = store.local_path(meta.path)
+        self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size)
+        try:
+            self._source = pa.OSFile(local) if local is not None else self._ranged
+            self._file = pq.ParquetFile(self._source, pre_buffer=False, buffer_size=_STREAM_BUFFER)
+        except (pa.ArrowException, OSError) as error:
+            raise self._broken(error) from None
+        self.metadata = self._file.metadata
+        self.leaves = self._leaf_paths()
+        """The dotted path of every leaf column, by position."""
+        self.requests = 1
+        self.bytes_read = min(meta.size, self.metadata.serialized_size + 8)
+        self.row_groups_read = 0
+
+    def _leaf_paths(self) -> list[str]:
+        # `metadata.schema` holds a reference cycle that keeps the footer alive until a collection.
+        if self.metadata.num_row_groups == 0:
+            return [self.metadata.schema.column(i).path for i in range(self.metadata.num_columns)]
+        group = self.metadata.row_group(0)
+        return [group.column(i).path_in_schema for i in range(group.num_columns)]
+
+    def select(self, *prefixes: str) -> list[str]:
+        """The leaves at or below the given dotted paths."""
+        return [leaf for leaf in self.leaves if any(leaf == p or leaf.startswith(p + ".") for p in prefixes)]
+
+    def groups_with(self, leaf: str) -> list[int]:
+        """Row groups in which a leaf is not all null, as far as the statistics tell."""
+        if leaf not in self.leaves:
+            return []
+        position = self.leaves.index(leaf)
+        return [i for i in range(self.metadata.num_row_groups) if self._may_hold(i, position)]
+
+    def _may_hold(self, group: int, position: int) -> bool:
+        row_group = self.metadata.row_group(group)
+        statistics = row_group.column(position).statistics
+        if statistics is None or not statistics.has_null_count:
+            return True
+        return bool(statistics.null_count < row_group.num_rows)
+
+    def batches(self, groups: Sequence[int], leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
+        """The chosen leaves of the chosen row groups, in file order."""
+        if not groups or not leaves:
+            return
+        self._account(groups, leaves)
+        batches = self._file.iter_batches(batch_size, row_groups=list(groups), columns=list(leaves), use_threads=True)
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pa.ArrowException, OSError) as error:
+                raise self._broken(error) from None
+            if batch is None:
+                return
+            yield batch
+
+    def _account(self, groups: Sequence[int], leaves: Sequence[str]) -> None:
+        """Note what the read costs, and tell a remote file which ranges are coming."""
+        wanted = set(leaves)
+        positions = [i for i, leaf in enumerate(self.leaves) if leaf in wanted]
+        ranges = [_chunk_range(self.metadata.row_group(g).column(i)) for g in groups for i in positions]
+        self.row_groups_read += len(groups)
+        self.requests += len(ranges)
+        self.bytes_read += sum(r.length for r in ranges)
+        if self._ranged is not None:
+            self._ranged.prepare(ranges)
+
+    def close(self) -> None:
+        self._file.close(force=True)
+        self._source.close()
+
+    def _broken(self, error: Exception) -> CorruptLogError:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return CorruptLogError(f"{self.path} cannot be read as Parquet ({first_line})")
+
+
+def _chunk_range(chunk: Any) -> ByteRange:
+    """Where a column chunk lies."""
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
+        start = min(start, chunk.dictionary_page_offset)
+    return ByteRange(start, chunk.total_compressed_size)

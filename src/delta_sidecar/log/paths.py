@@ -1,0 +1,123 @@
+"""Replay keys: one spelling for each file, whatever the log writes.
+
+A key is the canonical path and the id of the deletion vector, as bytes. Canonical means: dot segments
+resolved; an absolute path without a scheme gets the table's scheme and authority; `file:/x` is
+`file:///x`; `s3a` and `s3n` are `s3`; percent escapes are decoded, but for an escaped slash. A relative
+path stays relative. Keys are only compared; what is emitted keeps the log's own text.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar import arrays
+from delta_sidecar.log.actions import DeletionVector
+
+_SUSPECT = r"%|:|^/|^\.|/\.|//"
+"""What a path must contain for its canonical form to differ from its text."""
+_suspect = re.compile(_SUSPECT).search
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_SCHEME_ALIASES = {b"s3a": b"s3", b"s3n": b"s3", b"abfs": b"abfss", b"wasb": b"abfss", b"wasbs": b"abfss"}
+_ESCAPED_SLASH = re.compile(rb"%2[fF]")
+_SLASH_MARK = b"\xff/"
+"""Stands for an escaped slash: 0xff is in no UTF-8 text, so nothing else can spell it."""
+
+
+class KeyMaker:
+    """Makes replay keys for the table at `root_uri`."""
+
+    def __init__(self, root_uri: str) -> None:
+        parts = urlsplit(root_uri)
+        self._scheme = parts.scheme.encode() or b"file"
+        self._authority = parts.netloc.encode()
+        self._directories: dict[str, bytes] = {}
+
+    def key(self, path: str, vector: DeletionVector | None) -> bytes:
+        """The key of one file."""
+        canonical = self.canonical(path)
+        return canonical if vector is None else canonical + b"\0" + vector.unique_id.encode()
+
+    def canonical(self, path: str) -> bytes:
+        """The canonical path alone."""
+        if _suspect(path) is None:
+            return path.encode()
+        directory, slash, name = path.rpartition("/")
+        if slash and _suspect(name) is None and name != "":
+            return self._directory(directory) + name.encode()
+        return self._spell(path)
+
+    def _directory(self, directory: str) -> bytes:
+        """The canonical directory with its slash, remembered: partitioned tables have few, and many files in each."""
+        known = self._directories.get(directory)
+        if known is None:
+            if len(self._directories) >= 10_000:
+                self._directories.clear()
+            known = self._directories[directory] = self._spell(directory + "/x")[:-1]
+        return known
+
+    def _spell(self, path: str) -> bytes:
+        scheme, authority, rest = self._split(path)
+        raw = _ESCAPED_SLASH.sub(_SLASH_MARK, rest.encode("utf-8", "surrogatepass"))
+        segments = _resolve_dots(unquote_to_bytes(raw))
+        if scheme is None:
+            return segments
+        return scheme + b"://" + authority + segments
+
+    def _split(self, path: str) -> tuple[bytes | None, bytes, str]:
+        """Scheme (None for a relative path), authority and the rest."""
+        match = _SCHEME.match(path)
+        if match is None or "/" in match[1]:
+            return (self._scheme, self._authority, path) if path.startswith("/") else (None, b"", path)
+        scheme = match[1].lower().encode()
+        rest = path[match.end() :]
+        if not rest.startswith("/"):
+            return None, b"", path
+        authority = ""
+        if rest.startswith("//"):
+            authority, slash, tail = rest[2:].partition("/")
+            rest = slash + tail
+        return _SCHEME_ALIASES.get(scheme, scheme), authority.encode(), rest
+
+    def keys(self, paths: pa.StringArray, vectors: pa.StructArray | None) -> pa.BinaryArray:
+        """The keys of many files; the usual case (plain relative paths, no vectors) copies nothing."""
+        plain = self._canonical_array(paths)
+        if vectors is None or vectors.null_count == len(vectors):
+            return plain
+        return _append_ids(plain, vectors)
+
+    def _canonical_array(self, paths: pa.StringArray) -> pa.BinaryArray:
+        suspects = pc.match_substring_regex(paths, _SUSPECT)
+        if not suspects.true_count:
+            return paths.view(pa.binary())
+        return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
+
+
+def _resolve_dots(path: bytes) -> bytes:
+    """Empty and `.` segments dropped, `..` resolved where something stands before it."""
+    absolute = path.startswith(b"/")
+    kept: list[bytes] = []
+    for segment in path.split(b"/"):
+        if segment in (b"", b"."):
+            continue
+        if segment == b".." and kept and kept[-1] != b"..":
+            kept.pop()
+        else:
+            kept.append(segment)
+    return (b"/" if absolute else b"") + b"/".join(kept)
+
+
+def _append_ids(keys: pa.BinaryArray, vectors: pa.StructArray) -> pa.BinaryArray:
+    """Keys with the id of the deletion vector, where there is one."""
+    rows = np.flatnonzero(arrays.to_numpy_bool(vectors.is_valid()))
+    spelled: list[bytes] = keys.to_pylist()
+    for row in rows.tolist():
+        fields = vectors[row].as_py()
+        vector = DeletionVector(fields["storageType"], fields["pathOrInlineDv"], fields["offset"])
+        spelled[row] += b"\0" + vector.unique_id.encode()
+    return arrays.binaries(spelled)

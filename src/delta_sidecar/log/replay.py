@@ -1,0 +1,102 @@
+"""The one replay: which files are live, newest commit first.
+
+Walk commits newest to oldest: an add whose key is unseen is live; after a commit's adds are judged, all its keys,
+adds and removes, are seen. Rows of the base are live if unseen. Every strategy and every kind of base goes
+through here; a predicate never does, because a remove hides its row whether or not it matches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from delta_sidecar import arrays
+from delta_sidecar.log.commits import CommitBatch
+from delta_sidecar.log.mask import Mask
+from delta_sidecar.log.paths import KeyMaker
+
+_log = logging.getLogger(__name__)
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+class Replay:
+    """The state of one walk. Feed it commits newest first, then the base."""
+
+    def __init__(self, maker: KeyMaker) -> None:
+        self._maker = maker
+        self.mask = Mask()
+
+    def commit(self, batches: Iterable[CommitBatch]) -> Iterator[pa.RecordBatch]:
+        """The live adds of one commit (or of a compacted range, which is one commit of the walk).
+
+        Its keys are marked when the iterator is exhausted: a caller that stops before asks nothing older.
+        """
+        own = Mask()
+        removed: set[bytes] = set()
+        for batch in batches:
+            live = self._judge(batch, own)
+            own.add(batch.add_keys)
+            removed.update(batch.remove_keys)
+            if live is not None:
+                yield live
+        self.mask.absorb(own)
+        self.mask.add(list(removed))
+
+    def _judge(self, batch: CommitBatch, own: Mask) -> pa.RecordBatch | None:
+        """The adds of a batch that neither a newer commit nor this one has decided already."""
+        keys = batch.add_keys
+        if not keys:
+            return None
+        dropped = _merge(self.mask.seen_list(keys), own.seen_list(keys))
+        repeated = _repeated(keys)
+        if repeated is not None:
+            _log.warning("a commit adds the same file more than once; its last add counts")
+            dropped = _merge(dropped, repeated)
+        return _keep(batch.adds, dropped)
+
+    def base(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The live rows of the base. They need `path` and `deletion_vector` while anything is masked."""
+        self.mask.seal()
+        for batch in rows:
+            live = self._unmasked(batch)
+            if live is not None:
+                yield live
+
+    def _unmasked(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        if not len(self.mask):
+            return batch if batch.num_rows else None
+        keys = self._maker.keys(batch.column("path"), batch.column("deletion_vector"))
+        return _keep(batch, self.mask.seen(keys))
+
+
+def _repeated(keys: list[bytes]) -> Flags | None:
+    """All but the last of equal keys; None when all differ."""
+    if len(set(keys)) == len(keys):
+        return None
+    last = {key: row for row, key in enumerate(keys)}
+    return np.fromiter((last[key] != row for row, key in enumerate(keys)), np.bool_, len(keys))
+
+
+def _merge(
+    left: Flags | None, right: Flags | None
+) -> Flags | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
+
+
+def _keep(
+    batch: pa.RecordBatch, dropped: Flags | None
+) -> pa.RecordBatch | None:
+    """The rows that are not dropped; None when there are none."""
+    if dropped is None:
+        return batch
+    if dropped.all():
+        return None
+    return batch.filter(arrays.booleans(~dropped))
