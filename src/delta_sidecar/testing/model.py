@@ -20,7 +20,7 @@ Action: TypeAlias = Mapping[str, Any]
 FileKey: TypeAlias = tuple[bytes, str]
 """What makes a file of the log the same file: canonical path and deletion vector id."""
 
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/]*))?(.*)", re.DOTALL)
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(?://([^/]*))?(/.*)", re.DOTALL)
 _ENCODED_SLASH = re.compile("%2f", re.IGNORECASE)
 _COMMIT = re.compile(r"\d{20}\.json")
 
