@@ -75,7 +75,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/find_python
 
 $(JARS)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $(CACHE)/.tools
 	@want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(fetch_jars.delta_coordinate())') && \
-	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ]; then touch $@; else \
+	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ] && [ $@ -nt scripts/fetch_jars.py ]; then touch $@; else \
 		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(JARS) && echo "$$want" > $@; fi
 
 $(AZURITE)/.installed: scripts/azurite/package.json $(CACHE)/.tools
