@@ -15,6 +15,8 @@ from typing import Any, Literal
 GENERATOR = 1
 START = datetime(2025, 1, 1, tzinfo=UTC)
 BUCKET = "_event_hour"
+# `m0` has this many values, one a file: an equality on it keeps 1 % of the files, spread over the whole table.
+M0_VALUES = 100
 
 Stats = Literal["json", "parsed", "both"]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.specs import BUCKET, START, hour_text
+from benchmarks.specs import BUCKET, M0_VALUES, START, hour_text
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -26,8 +26,6 @@ ROWS_PER_FILE = 10_000
 MILLIS_PER_HOUR = 3_600_000
 START_MILLIS = int(START.timestamp() * 1000)
 TIMESTAMP = pa.timestamp("us", "UTC")
-# `m0` has this many values, one a file: an equality on it keeps 1 % of the files, spread over the whole table.
-M0_VALUES = 100
 _LEVELS = 64
 _SPREAD = 16
 
