@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class RetryPolicy:
     """How often and how long a failed request is tried again."""
 
-    max_retries: int = 10
+    max_retries: int = 7
     retry_timeout: float = 180.0
     """Seconds from the first failure after which no further attempt begins."""
     init_backoff: float = 0.1
@@ -127,7 +127,8 @@ LOCAL = Service((), frozenset(), {})
 _CLIENT = _words(
     "allow_http allow_invalid_certificates connect_timeout default_content_type http1_only"
     " http2_keep_alive_interval http2_keep_alive_timeout http2_keep_alive_while_idle http2_only pool_idle_timeout"
-    " pool_max_idle_per_host proxy_url proxy_ca_certificate proxy_excludes randomize_addresses read_timeout root_certificate timeout user_agent"
+    " pool_max_idle_per_host proxy_url proxy_ca_certificate proxy_excludes randomize_addresses read_timeout"
+    " root_certificate timeout user_agent"
 )
 _CLIENT_DEFAULTS = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "10m"}
 _SETTINGS = {

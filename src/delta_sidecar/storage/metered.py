@@ -1,0 +1,86 @@
+"""A store that counts what it is asked: every scan says what it cost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Requests made and bytes received."""
+
+    requests: int = 0
+    bytes_read: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.requests + other.requests, self.bytes_read + other.bytes_read)
+
+    def __sub__(self, other: Cost) -> Cost:
+        return Cost(self.requests - other.requests, self.bytes_read - other.bytes_read)
+
+
+class MeteredStore:
+    """Counts requests and bytes on their way through."""
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self._cost = Cost()
+
+    @property
+    def cost(self) -> Cost:
+        """All that was asked so far."""
+        return self._cost
+
+    def charge(self, requests: int, size: int) -> None:
+        """Count something read beside the store: a local file that pyarrow opened itself."""
+        with self._lock:
+            self._cost += Cost(requests, size)
+
+    @property
+    def root_uri(self) -> str:
+        return self._inner.root_uri
+
+    def local_path(self, path: str) -> str | None:
+        return self._inner.local_path(path)
+
+    def get(self, path: str) -> Buffer:
+        self.charge(1, 0)
+        data = self._inner.get(path)
+        self.charge(0, len(data))
+        return data
+
+    def get_stream(self, path: str, chunk_size: int = 4 << 20, start: int = 0) -> Iterator[Buffer]:
+        self.charge(1, 0)
+        for chunk in self._inner.get_stream(path, chunk_size, start):
+            self.charge(0, len(chunk))
+            yield chunk
+
+    def get_range(self, path: str, start: int, length: int) -> Buffer:
+        self.charge(1, length)
+        return self._inner.get_range(path, start, length)
+
+    def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[Buffer]:
+        self.charge(len(ranges), sum(r.length for r in ranges))
+        return self._inner.get_ranges(path, ranges)
+
+    def head(self, path: str) -> ObjectMeta:
+        self.charge(1, 0)
+        return self._inner.head(path)
+
+    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+        for page in self._inner.list_after(prefix, offset):
+            self.charge(1, 0)
+            yield page
+
+    def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
+        self.charge(1, 0)
+        return self._inner.put_if_absent(path, data)
+
+    def delete(self, path: str) -> None:
+        self.charge(1, 0)
+        self._inner.delete(path)
