@@ -10,7 +10,7 @@ file that holds one or more of them. The file, as the protocol lays it out:
 | … +size               | the data: magic (little endian) and the bitmap |
 | … +4                  | CRC32 of the data, big endian                  |
 
-and the data, all little endian:
+and the data, little endian (the second form also occurs in big endian, as in the protocol's inline example):
 
 | magic      | then                                                                                   |
 |------------|----------------------------------------------------------------------------------------|
@@ -31,7 +31,14 @@ import numpy as np
 from pyroaring import BitMap, BitMap64
 
 from delta_sidecar.data.z85 import z85_decode
-from delta_sidecar.errors import CorruptDataError, ObjectNotFoundError, UnsupportedFeatureError
+from delta_sidecar.errors import (
+    AccessDeniedError,
+    CorruptDataError,
+    ObjectNotFoundError,
+    StorageError,
+    StoreUnavailableError,
+    UnsupportedFeatureError,
+)
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
 if TYPE_CHECKING:
@@ -153,10 +160,7 @@ def _inline_data(descriptor: Descriptor) -> bytes:
 def _file_data(descriptor: Descriptor, store: Store, path: str, where: str) -> Buffer:
     """The vector's data out of its file, with the frame around it checked."""
     frame = ByteRange(descriptor.offset or 1, descriptor.size + _FRAME)
-    try:
-        version, framed = store.get_ranges(path, [ByteRange(0, 1), frame])
-    except ObjectNotFoundError:
-        raise CorruptDataError(f"{where} is missing; restore it or repair the table") from None
+    version, framed = _ranges(store, path, frame, where)
     if version[0] != _FORMAT_VERSION:
         raise UnsupportedFeatureError(f"{where} has format version {version[0]}, known is {_FORMAT_VERSION}")
     (size,) = struct.unpack_from(">i", framed, 0)
@@ -169,21 +173,36 @@ def _file_data(descriptor: Descriptor, store: Store, path: str, where: str) -> B
     return data
 
 
+def _ranges(store: Store, path: str, frame: ByteRange, where: str) -> list[Buffer]:
+    """The version byte and the frame, in one trip."""
+    try:
+        return store.get_ranges(path, [ByteRange(0, 1), frame])
+    except ObjectNotFoundError:
+        raise CorruptDataError(f"{where} is missing; restore it or repair the table") from None
+    except (AccessDeniedError, StoreUnavailableError):
+        raise
+    except StorageError:
+        if store.head(path).size >= frame.end:
+            raise
+        raise CorruptDataError(f"{where} is shorter than the log says; restore it or repair the table") from None
+
+
 def _positions(data: bytes) -> NDArray[np.uint64]:
     (magic,) = struct.unpack_from("<i", data, 0)
     if magic == PORTABLE_MAGIC:
         return np.frombuffer(BitMap64.deserialize(data[4:]).to_array(), dtype=np.uint64)
-    if magic == NATIVE_MAGIC:
-        parts = [_shifted(bitmap, key) for key, bitmap in enumerate(_native_bitmaps(data))]
-        return np.concatenate(parts) if parts else np.empty(0, np.uint64)
+    for order in "<>":
+        if data[:4] == struct.pack(f"{order}i", NATIVE_MAGIC):
+            parts = [_shifted(bitmap, key) for key, bitmap in enumerate(_native_bitmaps(data, f"{order}i"))]
+            return np.concatenate(parts) if parts else np.empty(0, np.uint64)
     raise ValueError(f"unknown magic number {magic}")
 
 
-def _native_bitmaps(data: bytes) -> Iterator[BitMap]:
-    (count,) = struct.unpack_from("<i", data, 4)
+def _native_bitmaps(data: bytes, number: str) -> Iterator[BitMap]:
+    (count,) = struct.unpack_from(number, data, 4)
     at = 8
     for _ in range(count):
-        (size,) = struct.unpack_from("<i", data, at)
+        (size,) = struct.unpack_from(number, data, at)
         at += 4
         if size < 0 or at + size > len(data):
             raise ValueError("a bitmap reaches beyond the end")

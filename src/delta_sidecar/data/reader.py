@@ -1,0 +1,256 @@
+"""The rows of one data file.
+
+A row group is read in two steps when there is a predicate: its columns first, the others only if some row
+matches. Deleted rows go by position, before the predicate. Row groups that fit `group_bytes` are read whole,
+larger ones in batches, so that no file is ever held whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from delta_sidecar.arrays import booleans
+from delta_sidecar.data.columns import Columns, StoredColumns, stored_columns
+from delta_sidecar.data.deletion_vectors import DeletedRows, Descriptor, read_deleted_rows
+from delta_sidecar.data.files import DataFile
+from delta_sidecar.data.groups import RowSpan, row_spans
+from delta_sidecar.data.metrics import ReadMetrics
+from delta_sidecar.data.request import RowRequest
+from delta_sidecar.data.sources import Sources, open_parquet
+from delta_sidecar.log.schema import StructField
+from delta_sidecar.scan.rows import matching
+
+_PARALLEL_BYTES = 8 << 20
+"""From here the columns of a row group are decoded in parallel; smaller ones are not worth the hand-over."""
+
+_SMALLEST_BATCH = 1024
+"""A small limit reads small batches of a large row group, but none smaller."""
+
+
+class RowReader:
+    """Reads the rows of a table's files, any number of them at once, in threads of the caller's."""
+
+    def __init__(self, request: RowRequest, sources: Sources) -> None:
+        self._request = request
+        self._sources = sources
+        self._layouts = _Layouts(request)
+        self.metrics = ReadMetrics()
+
+    def read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that live and match, in file order."""
+        constants = file.constants()
+        if not _settled(self._request, constants):
+            self.metrics.add(files_skipped=1)
+        elif self._request.needs_files or file.num_records is None:
+            yield from self._read_parquet(file, constants)
+        else:
+            rows = _Rows(self._request, constants)
+            yield from rows.counted(file.live_records or 0)
+
+    def promised_rows(self, file: DataFile) -> int:
+        """The rows the file is sure to give, from the log alone."""
+        filtered = self._request.file_predicate is not None or self._request.row_predicate is not None
+        return 0 if filtered else file.live_records or 0
+
+    def _read_parquet(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
+        deleted = self._deleted_rows(file.deletion_vector)
+        with open_parquet(self._sources, file.path, file.size) as parquet:
+            self.metrics.add(files_read=1)
+            opened = _OpenFile(self._request, self._layouts.of(parquet), parquet, constants, deleted, self.metrics)
+            yield from opened.batches()
+
+    def _deleted_rows(self, descriptor: Descriptor | None) -> DeletedRows | None:
+        if descriptor is None:
+            return None
+        if descriptor.storage_type == "p":
+            return read_deleted_rows(descriptor, *self._sources.locate(descriptor.path))
+        return read_deleted_rows(descriptor, self._sources.table, "" if descriptor.is_inline else descriptor.path)
+
+
+def _settled(request: RowRequest, constants: Mapping[str, pa.Scalar]) -> bool:
+    """Whether the partition values leave a row of the file to match."""
+    if request.file_predicate is None:
+        return True
+    batch = _batch(1, {name: pa.repeat(value, 1) for name, value in constants.items()})
+    return bool(matching(request.file_predicate, batch).true_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The columns to read from files of one schema: the predicate's, those of the output alone, both."""
+
+    schema: pa.Schema
+    filtering: StoredColumns
+    others: StoredColumns
+    all: StoredColumns
+
+
+class _Layouts:
+    """Layouts by file schema; a table has few of them."""
+
+    _KEPT = 8
+
+    def __init__(self, request: RowRequest) -> None:
+        self._request = request
+        self._known: list[Layout] = []
+        self._lock = threading.Lock()
+
+    def of(self, parquet: pq.ParquetFile) -> Layout:
+        schema = parquet.schema_arrow
+        for layout in self._known:
+            if layout.schema.equals(schema, check_metadata=True):
+                return layout
+        layout = self._new(schema)
+        with self._lock:
+            self._known = [layout, *self._known][: self._KEPT]
+        return layout
+
+    def _new(self, schema: pa.Schema) -> Layout:
+        filtering, others = self._request.filter_fields, self._request.other_fields
+        return Layout(schema, self._stored(schema, filtering), self._stored(schema, others), self._stored(schema, filtering + others))
+
+    def _stored(self, schema: pa.Schema, fields: Sequence[StructField]) -> StoredColumns:
+        return stored_columns(schema, fields, self._request.match)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Makes output batches of the columns read and the file's constants."""
+
+    request: RowRequest
+    constants: Mapping[str, pa.Scalar]
+
+    def counted(self, count: int) -> Iterator[pa.RecordBatch]:
+        """Rows of which nothing but their number and the constants is wanted."""
+        size = self.request.batch_size
+        for start in range(0, count, size):
+            yield from self.output({}, min(size, count - start), None)
+
+    def filtering(self, columns: Columns, count: int) -> pa.ChunkedArray:
+        """Which of the rows the predicate is true for."""
+        assert self.request.row_predicate is not None
+        table = _table(count, {**columns, **self._repeated(count)})
+        masks = [matching(self.request.row_predicate, batch) for batch in table.to_batches()]
+        return pa.chunked_array(masks, pa.bool_())
+
+    def output(self, columns: Columns, count: int, keep: pa.ChunkedArray | None) -> Iterator[pa.RecordBatch]:
+        """The rows to keep, in the request's schema."""
+        data = {f.name: columns[f.name] for f in self.request.output if f.name in columns}
+        table = _table(count, data)
+        if keep is not None:
+            table = table.filter(keep)
+        for batch in table.to_batches(max_chunksize=self.request.batch_size) if data else [_batch(table.num_rows, {})]:
+            if batch.num_rows:
+                yield self._completed(batch, list(data))
+
+    def _completed(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+        if not self.request.output:
+            return batch
+        arrays = dict(zip(names, batch.columns, strict=True)) | self._repeated(batch.num_rows)
+        return pa.RecordBatch.from_arrays([arrays[f.name] for f in self.request.output], schema=self.request.schema)
+
+    def _repeated(self, count: int) -> dict[str, pa.Array]:
+        return {name: pa.repeat(value, count) for name, value in self.constants.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenFile:
+    """One open Parquet file and what is wanted of it."""
+
+    request: RowRequest
+    layout: Layout
+    parquet: pq.ParquetFile
+    constants: Mapping[str, pa.Scalar]
+    deleted: DeletedRows | None
+    metrics: ReadMetrics
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        rows = _Rows(self.request, self.constants)
+        if not self.request.needs_files:
+            total = self.parquet.metadata.num_rows
+            yield from rows.counted(total - (len(self.deleted) if self.deleted else 0))
+            return
+        for span in self._spans():
+            self.metrics.add(row_groups_read=len(span.groups))
+            yield from self._whole(rows, span) if span.whole else self._in_batches(rows, span)
+
+    def _spans(self) -> Iterator[RowSpan]:
+        metadata = self.parquet.metadata
+        wanted = [True] * metadata.num_row_groups
+        self.metrics.add(row_groups_pruned=wanted.count(False))
+        return row_spans(self.request, self.layout.all, metadata, wanted)
+
+    def _whole(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
+        """A span that fits the memory it may take: the columns already read for the predicate are kept."""
+        keep, columns = self._live(span), Columns()
+        if self.request.row_predicate is not None:
+            columns = self._read(span, self.layout.filtering)
+            keep = _both(keep, rows.filtering(columns, span.count))
+            if not _any(keep):
+                return
+        columns |= self._read(span, self.layout.others)
+        yield from rows.output(columns, span.count, keep)
+
+    def _in_batches(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
+        """A row group too large to hold: once over the predicate's columns, once more if a row matches."""
+        keep = self._live(span)
+        if self.request.row_predicate is not None:
+            found = [m for columns, n in self._stream(span, self.layout.filtering) for m in rows.filtering(columns, n).chunks]
+            keep = _both(keep, pa.chunked_array(found, pa.bool_()))
+            if not _any(keep):
+                return
+        start = 0
+        for columns, count in self._stream(span, self.layout.all):
+            kept = None if keep is None else keep.slice(start, count)
+            start += count
+            if _any(kept):
+                yield from rows.output(columns, count, kept)
+
+    def _live(self, span: RowSpan) -> pa.ChunkedArray | None:
+        live = None if self.deleted is None else self.deleted.kept(span.start, span.start + span.count)
+        return None if live is None else pa.chunked_array([booleans(live)])
+
+    def _read(self, span: RowSpan, stored: StoredColumns) -> Columns:
+        if not stored.leaves:
+            return stored.read(_table(span.count, {}))
+        table = self.parquet.reader.read_row_groups(
+            span.groups, column_indices=stored.leaves, use_threads=span.bytes >= _PARALLEL_BYTES
+        )
+        return stored.read(table)
+
+    def _stream(self, span: RowSpan, stored: StoredColumns) -> Iterator[tuple[Columns, int]]:
+        if not stored.leaves:
+            yield stored.read(_table(span.count, {})), span.count
+            return
+        size = min(self.request.batch_size, max(self.request.limit or self.request.batch_size, _SMALLEST_BATCH))
+        for batch in self.parquet.reader.iter_batches(
+            size, row_groups=span.groups, column_indices=stored.leaves, use_threads=span.bytes >= _PARALLEL_BYTES
+        ):
+            yield stored.read(pa.Table.from_batches([batch])), batch.num_rows
+
+
+def _both(left: pa.ChunkedArray | None, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    return right if left is None else pc.and_(left, right)
+
+
+def _any(keep: pa.ChunkedArray | None) -> bool:
+    return keep is None or any(chunk.true_count for chunk in keep.chunks)
+
+
+def _batch(count: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A batch that knows its number of rows even without columns."""
+    if columns:
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
+
+
+def _table(count: int, columns: Mapping[str, pa.Array | pa.ChunkedArray]) -> pa.Table:
+    if columns:
+        return pa.Table.from_arrays(list(columns.values()), names=list(columns))
+    return pa.Table.from_batches([_batch(count, {})])

@@ -1,0 +1,76 @@
+"""The rows of a table, from the stream of its files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from delta_sidecar.data.files import DataFileList
+from delta_sidecar.data.reader import RowReader
+from delta_sidecar.data.request import plan_request
+from delta_sidecar.data.sources import Sources, StoreOpener
+from delta_sidecar.data.stream import RowStream, RowWork
+from delta_sidecar.errors import OptionError
+from delta_sidecar.log.schema import StructType
+from delta_sidecar.scan.expression import Expression
+from delta_sidecar.storage.store import Store
+
+_REMOTE_THREADS = 16
+"""Remote reads wait more than they compute."""
+_GROUP_BYTES = 16 << 20
+_SMALLEST_GROUP_BYTES = 1 << 20
+
+
+def read_rows(
+    files: Iterator[pa.RecordBatch],
+    store: Store,
+    schema: StructType,
+    partition_columns: Sequence[str],
+    *,
+    mapping_mode: str = "none",
+    columns: Sequence[str] | None = None,
+    predicate: Expression | None = None,
+    limit: int | None = None,
+    threads: int | None = None,
+    memory_budget: int = 64 << 20,
+    batch_size: int = 1 << 16,
+    partition_timezone: str = "UTC",
+    open_other: StoreOpener | None = None,
+) -> RowStream:
+    """The rows of `files` (batches of a listing) that live and match, in the order of the files.
+
+    `columns` are logical names at the top level, in the order wanted; none at all still counts rows.
+    `threads` is the number of files read at once (by default the processors, or 16 for a remote store).
+    `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
+    holds one row group, or one batch of a large one. `open_other` opens stores for files that lie outside of the table.
+    """
+    _check(limit=limit, threads=threads, memory_budget=memory_budget, batch_size=batch_size)
+    workers = threads or _default_threads(store)
+    request = plan_request(
+        schema,
+        partition_columns,
+        mapping_mode=mapping_mode,
+        columns=columns,
+        predicate=predicate,
+        limit=limit,
+        batch_size=batch_size,
+        group_bytes=max(_SMALLEST_GROUP_BYTES, min(_GROUP_BYTES, memory_budget // (2 * workers))),
+    )
+    reader = RowReader(request, Sources(store, open_other))
+    listed = DataFileList(files, request.partition_fields, partition_timezone)
+    work = RowWork(listed, reader, threads=workers, memory_budget=memory_budget, enough=limit)
+    return RowStream(work, request.schema, limit)
+
+
+def _default_threads(store: Store) -> int:
+    return (os.cpu_count() or 1) if store.local_path("_") is not None else _REMOTE_THREADS
+
+
+def _check(*, limit: int | None, threads: int | None, memory_budget: int, batch_size: int) -> None:
+    if limit is not None and limit < 0:
+        raise OptionError(f"limit is {limit}; give 0 or more, or None for all rows")
+    for name, value in (("threads", threads), ("memory_budget", memory_budget), ("batch_size", batch_size)):
+        if value is not None and value < 1:
+            raise OptionError(f"{name} is {value}; give 1 or more")
