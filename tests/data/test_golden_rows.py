@@ -54,7 +54,9 @@ TABLES = [
 
 
 def _expected(directory: Path) -> pa.Table:
-    return pa.concat_tables([pq.read_table(p, coerce_int96_timestamp_unit="us") for p in sorted(directory.glob("*.parquet"))])
+    return pa.concat_tables(
+        [pq.read_table(p, coerce_int96_timestamp_unit="us") for p in sorted(directory.glob("*.parquet"))]
+    )
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -63,9 +63,7 @@ def stored_columns(stored: pa.Schema, wanted: Sequence[StructField], match: Fiel
     places = [match(fields, f) for f in wanted]
     used = sorted({place for place in places if place is not None})
     position = {place: i for i, place in enumerate(used)}
-    columns = tuple(
-        _column(f, fields, place, position, match) for f, place in zip(wanted, places, strict=True)
-    )
+    columns = tuple(_column(f, fields, place, position, match) for f, place in zip(wanted, places, strict=True))
     ranges = leaf_ranges(fields)
     return StoredColumns(columns, tuple(leaf for place in used for leaf in ranges[place]))
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.data.columns import StoredColumns
 from delta_sidecar.data.request import RowRequest
+from delta_sidecar.scan.prune import may_match
+from delta_sidecar.scan.row_groups import RowGroupBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,14 @@ class RowSpan:
     """Of the columns read, encoded but not compressed."""
     whole: bool
     """Whether they are small enough to be read at once."""
+
+
+def promising_groups(request: RowRequest, stored: pa.Schema, metadata: pq.FileMetaData) -> list[bool]:
+    """For each row group: may it hold a matching row?"""
+    if request.row_predicate is None:
+        return [True] * metadata.num_row_groups
+    bounds = RowGroupBounds(metadata, stored, by_id=request.by_id)
+    return may_match(request.row_predicate, bounds, metadata.num_row_groups).to_pylist()  # type: ignore[no-any-return]
 
 
 def row_spans(
@@ -55,9 +66,7 @@ def _starts(metadata: pq.FileMetaData) -> list[int]:
     return starts
 
 
-def _span(
-    request: RowRequest, stored: StoredColumns, metadata: pq.FileMetaData, group: int, start: int
-) -> RowSpan:
+def _span(request: RowRequest, stored: StoredColumns, metadata: pq.FileMetaData, group: int, start: int) -> RowSpan:
     row_group = metadata.row_group(group)
     size = row_group.total_byte_size
     if size > request.group_bytes:

@@ -8,7 +8,7 @@ larger ones in batches, so that no file is ever held whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,10 +19,10 @@ from delta_sidecar.arrays import booleans
 from delta_sidecar.data.columns import Columns, StoredColumns, stored_columns
 from delta_sidecar.data.deletion_vectors import DeletedRows, Descriptor, read_deleted_rows
 from delta_sidecar.data.files import DataFile
-from delta_sidecar.data.groups import RowSpan, row_spans
+from delta_sidecar.data.groups import RowSpan, promising_groups, row_spans
 from delta_sidecar.data.metrics import ReadMetrics
 from delta_sidecar.data.request import RowRequest
-from delta_sidecar.data.sources import Sources, open_parquet
+from delta_sidecar.data.sources import OpenParquet, Sources, open_parquet
 from delta_sidecar.log.schema import StructField
 from delta_sidecar.scan.rows import matching
 
@@ -42,7 +42,7 @@ class RowReader:
         self._layouts = _Layouts(request)
         self.metrics = ReadMetrics()
 
-    def read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+    def read(self, file: DataFile) -> Generator[pa.RecordBatch, None, None]:
         """The rows of a file that live and match, in file order."""
         constants = file.constants()
         if not _settled(self._request, constants):
@@ -60,10 +60,10 @@ class RowReader:
 
     def _read_parquet(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
         deleted = self._deleted_rows(file.deletion_vector)
-        with open_parquet(self._sources, file.path, file.size) as parquet:
+        with open_parquet(self._sources, file.path, file.size) as source:
             self.metrics.add(files_read=1)
-            opened = _OpenFile(self._request, self._layouts.of(parquet), parquet, constants, deleted, self.metrics)
-            yield from opened.batches()
+            layout = self._layouts.of(source.parquet)
+            yield from _OpenFile(self._request, layout, source, constants, deleted, self.metrics).batches()
 
     def _deleted_rows(self, descriptor: Descriptor | None) -> DeletedRows | None:
         if descriptor is None:
@@ -113,7 +113,12 @@ class _Layouts:
 
     def _new(self, schema: pa.Schema) -> Layout:
         filtering, others = self._request.filter_fields, self._request.other_fields
-        return Layout(schema, self._stored(schema, filtering), self._stored(schema, others), self._stored(schema, filtering + others))
+        return Layout(
+            schema,
+            self._stored(schema, filtering),
+            self._stored(schema, others),
+            self._stored(schema, filtering + others),
+        )
 
     def _stored(self, schema: pa.Schema, fields: Sequence[StructField]) -> StoredColumns:
         return stored_columns(schema, fields, self._request.match)
@@ -165,7 +170,7 @@ class _OpenFile:
 
     request: RowRequest
     layout: Layout
-    parquet: pq.ParquetFile
+    source: OpenParquet
     constants: Mapping[str, pa.Scalar]
     deleted: DeletedRows | None
     metrics: ReadMetrics
@@ -173,7 +178,7 @@ class _OpenFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = _Rows(self.request, self.constants)
         if not self.request.needs_files:
-            total = self.parquet.metadata.num_rows
+            total = self.source.parquet.metadata.num_rows
             yield from rows.counted(total - (len(self.deleted) if self.deleted else 0))
             return
         for span in self._spans():
@@ -181,8 +186,8 @@ class _OpenFile:
             yield from self._whole(rows, span) if span.whole else self._in_batches(rows, span)
 
     def _spans(self) -> Iterator[RowSpan]:
-        metadata = self.parquet.metadata
-        wanted = [True] * metadata.num_row_groups
+        metadata = self.source.parquet.metadata
+        wanted = promising_groups(self.request, self.layout.schema, metadata)
         self.metrics.add(row_groups_pruned=wanted.count(False))
         return row_spans(self.request, self.layout.all, metadata, wanted)
 
@@ -201,8 +206,8 @@ class _OpenFile:
         """A row group too large to hold: once over the predicate's columns, once more if a row matches."""
         keep = self._live(span)
         if self.request.row_predicate is not None:
-            found = [m for columns, n in self._stream(span, self.layout.filtering) for m in rows.filtering(columns, n).chunks]
-            keep = _both(keep, pa.chunked_array(found, pa.bool_()))
+            found = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
+            keep = _both(keep, pa.chunked_array([mask for masks in found for mask in masks], pa.bool_()))
             if not _any(keep):
                 return
         start = 0
@@ -219,7 +224,8 @@ class _OpenFile:
     def _read(self, span: RowSpan, stored: StoredColumns) -> Columns:
         if not stored.leaves:
             return stored.read(_table(span.count, {}))
-        table = self.parquet.reader.read_row_groups(
+        self.source.announce(span.groups, stored.leaves)
+        table = self.source.parquet.reader.read_row_groups(
             span.groups, column_indices=stored.leaves, use_threads=span.bytes >= _PARALLEL_BYTES
         )
         return stored.read(table)
@@ -229,7 +235,8 @@ class _OpenFile:
             yield stored.read(_table(span.count, {})), span.count
             return
         size = min(self.request.batch_size, max(self.request.limit or self.request.batch_size, _SMALLEST_BATCH))
-        for batch in self.parquet.reader.iter_batches(
+        self.source.announce(span.groups, stored.leaves)
+        for batch in self.source.parquet.reader.iter_batches(
             size, row_groups=span.groups, column_indices=stored.leaves, use_threads=span.bytes >= _PARALLEL_BYTES
         ):
             yield stored.read(pa.Table.from_batches([batch])), batch.num_rows

@@ -34,6 +34,8 @@ class RowRequest:
     row_predicate: Expression | None
     """The rest of it, for every row."""
     match: FieldMatch
+    by_id: bool
+    """Whether columns are matched by field id."""
     limit: int | None
     batch_size: int
     group_bytes: int
@@ -73,6 +75,7 @@ def plan_request(
         file_predicate=file_predicate,
         row_predicate=row_predicate,
         match=field_match(mapping_mode),
+        by_id=mapping_mode == "id",
         limit=limit,
         batch_size=batch_size,
         group_bytes=group_bytes,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sidecar.errors import CorruptDataError, ObjectNotFoundError, UnsupportedTypeError
+from delta_sidecar.errors import AccessDeniedError, CorruptDataError, ObjectNotFoundError, UnsupportedTypeError
 from delta_sidecar.storage.ranged_file import RangedFile
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import ByteRange, Store
 from delta_sidecar.storage.uri import parse_location, resolve_log_path
 
 StoreOpener: TypeAlias = Callable[[str], Store]
@@ -57,13 +58,35 @@ class Sources:
         return self._open_other(uri)
 
 
+@dataclass(frozen=True, slots=True)
+class OpenParquet:
+    """A Parquet file and, where it is remote and large, the file of ranges below it."""
+
+    parquet: pq.ParquetFile
+    ranged: RangedFile | None = None
+
+    def announce(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
+        """Say which column chunks come next: they are fetched side by side, while others are decoded."""
+        if self.ranged is not None:
+            row_groups = [self.parquet.metadata.row_group(group) for group in groups]
+            self.ranged.prepare([_chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves])
+
+
+def _chunk_range(chunk: pq.ColumnChunkMetaData) -> ByteRange:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        start = min(start, chunk.dictionary_page_offset)
+    return ByteRange(start, chunk.total_compressed_size)
+
+
 @contextmanager
-def open_parquet(sources: Sources, log_path: str, size: int) -> Iterator[pq.ParquetFile]:
+def open_parquet(sources: Sources, log_path: str, size: int) -> Iterator[OpenParquet]:
     """The Parquet file a path in the log means. What is wrong with it is said with its name."""
     with _naming(log_path), _bytes_of(sources, log_path, size) as source:
-        yield pq.ParquetFile(
+        parquet = pq.ParquetFile(
             source, pre_buffer=False, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False
         )
+        yield OpenParquet(parquet, source if isinstance(source, RangedFile) else None)
 
 
 @contextmanager
@@ -86,6 +109,8 @@ def _naming(log_path: str) -> Iterator[None]:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ObjectNotFoundError):
         raise CorruptDataError(f"data file {log_path!r} is missing; restore it or repair the table") from None
+    except PermissionError as error:
+        raise AccessDeniedError(f"data file {log_path!r} may not be read: {error.strerror}") from None
     except CorruptDataError as error:
         raise CorruptDataError(f"data file {log_path!r}: {error}") from None
     except UnsupportedTypeError as error:
@@ -94,7 +119,7 @@ def _naming(log_path: str) -> Iterator[None]:
         raise UnsupportedTypeError(f"data file {log_path!r} cannot be decoded: {_first_line(error)}") from None
     except (pa.ArrowException, OSError, EOFError) as error:
         raise CorruptDataError(
-            f"data file {log_path!r} is broken or no Parquet file ({_first_line(error)}); restore it or repair the table"
+            f"data file {log_path!r} is broken or not Parquet ({_first_line(error)}); restore it or repair the table"
         ) from None
 
 

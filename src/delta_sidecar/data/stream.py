@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -208,22 +208,20 @@ class RowWork:
 
     def _fill(self, slot: _Slot, file: DataFile) -> None:
         try:
-            with closing(self.reader.read(file)) as batches:
-                self._put_all(slot, batches)
+            self._put_all(slot, self.reader.read(file))
         except BaseException as error:
             slot.error = error
         with self._changed:
             slot.done = True
             self._changed.notify_all()
 
-    def _put_all(self, slot: _Slot, batches: Iterator[pa.RecordBatch]) -> None:
+    def _put_all(self, slot: _Slot, batches: Generator[pa.RecordBatch, None, None]) -> None:
         rows = 0
-        for batch in batches:
-            if not self._put(slot, batch):
-                return
-            rows += batch.num_rows
-            if self._enough is not None and rows >= self._enough:
-                return
+        with closing(batches):
+            for batch in batches:
+                rows += batch.num_rows
+                if not self._put(slot, batch) or (self._enough is not None and rows >= self._enough):
+                    return
 
     def _put(self, slot: _Slot, batch: pa.RecordBatch) -> bool:
         """Hand a batch over when there is room; False when nobody wants it any more."""
