@@ -96,7 +96,6 @@ class StateLine(msgspec.Struct, gc=False):
 
     metaData: Metadata | None = None
     protocol: Protocol | None = None
-    sidecar: Sidecar | None = None
 
 
 class FileLine(msgspec.Struct, gc=False):
@@ -115,6 +114,16 @@ class InfoLine(msgspec.Struct, gc=False):
 class TransactionLine(msgspec.Struct, gc=False):
     """A line of a commit, read only for applications' progress."""
 
+    txn: Transaction | None = None
+
+
+class TopLine(msgspec.Struct, gc=False):
+    """A line of a V2 checkpoint's JSON top file."""
+
+    metaData: Metadata | None = None
+    protocol: Protocol | None = None
+    sidecar: Sidecar | None = None
+    add: Add | None = None
     txn: Transaction | None = None
 
 

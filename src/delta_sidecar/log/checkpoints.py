@@ -8,7 +8,8 @@ looked for in every single-file checkpoint.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ class CheckpointState:
 
 @dataclass(slots=True)
 class CheckpointCost:
-    """What reading it has cost so far."""
+    """What reading it has cost so far; requests and bytes only where pyarrow read local files itself."""
 
     requests: int = 0
     bytes_read: int = 0
@@ -53,7 +54,8 @@ class Checkpoint:
     """Every Parquet file that may hold adds."""
     inline: list[actions.Add] = field(default_factory=list)
     """Adds of a JSON top file."""
-    json_bytes: int = 0
+    transactions: list[actions.Transaction] = field(default_factory=list)
+    """`txn` actions of a JSON top file."""
 
     def rows(self, columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The live files of the checkpoint, as rows of the asked-for columns."""
@@ -67,14 +69,26 @@ class Checkpoint:
                 if rows.num_rows:
                     yield rows
 
+    def transaction_version(self, app_id: str) -> int | None:
+        """How far an application had written, by the checkpoint's `txn` rows."""
+        for file in self.parquet:
+            for fields in _structs(file, "txn", "appId"):
+                if fields["appId"] == app_id:
+                    return int(fields["version"])
+        return next((t.version for t in self.transactions if t.appId == app_id), None)
+
     @property
     def cost(self) -> CheckpointCost:
         return CheckpointCost(
-            requests=sum(f.requests for f in self.parquet) + bool(self.json_bytes),
-            bytes_read=sum(f.bytes_read for f in self.parquet) + self.json_bytes,
+            requests=sum(f.requests for f in self.parquet),
+            bytes_read=sum(f.bytes_read for f in self.parquet),
             row_groups_total=sum(f.metadata.num_row_groups for f in self.parquet),
             row_groups_read=sum(f.row_groups_read for f in self.parquet),
         )
+
+    def reopened(self) -> Checkpoint:
+        """The same checkpoint for another reader, without reading its footers again."""
+        return replace(self, parquet=[file.reopened() for file in self.parquet])
 
     def close(self) -> None:
         for file in self.parquet:
@@ -94,15 +108,20 @@ def open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
 def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
     top = files.files[0]
     text = bytes(store.get(top.path))
-    lines = [line for block in decode_lines(whole_lines([text]), actions.StateLine, top.path) for line in block]
-    added = [line.add for block in decode_lines(whole_lines([text]), actions.FileLine, top.path) for line in block]
+    lines = [line for block in decode_lines(whole_lines([text]), actions.TopLine, top.path) for line in block]
     state = CheckpointState(
         protocol=next((line.protocol for line in lines if line.protocol), None),
         metadata=next((line.metaData for line in lines if line.metaData), None),
     )
     sidecars = [line.sidecar for line in lines if line.sidecar]
-    parquet = _open_sidecars(store, sidecars)
-    return Checkpoint(store, files, state, parquet, [a for a in added if a is not None], len(text))
+    return Checkpoint(
+        store,
+        files,
+        state,
+        parquet=_open_sidecars(store, sidecars),
+        inline=[line.add for line in lines if line.add],
+        transactions=[line.txn for line in lines if line.txn],
+    )
 
 
 def _open_parquet(store: Store, files: CheckpointFiles) -> Checkpoint:
@@ -165,7 +184,7 @@ def _find_metadata(files: Sequence[LogParquet]) -> actions.Metadata | None:
     return None
 
 
-def _structs(file: LogParquet, action: str, marker: str) -> Iterator[dict[str, object]]:
+def _structs(file: LogParquet, action: str, marker: str) -> Iterator[dict[str, Any]]:
     """The rows of an action, found by a leaf that every one of them fills."""
     marker_leaf = f"{action}.{marker}"
     for group in file.groups_with(marker_leaf):

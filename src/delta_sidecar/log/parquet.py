@@ -22,21 +22,36 @@ _STREAM_BUFFER = 256 << 10
 class LogParquet:
     """One Parquet file of the log, opened by its footer."""
 
-    def __init__(self, store: Store, meta: ObjectMeta) -> None:
+    def __init__(self, store: Store, meta: ObjectMeta, metadata: pq.FileMetaData | None = None) -> None:
         self.path = meta.path
+        self._store, self._meta = store, meta
         local = store.local_path(meta.path)
         self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size)
         try:
             self._source = pa.OSFile(local) if local is not None else self._ranged
-            self._file = pq.ParquetFile(self._source, pre_buffer=False, buffer_size=_STREAM_BUFFER)
+            self._file = pq.ParquetFile(
+                self._source, metadata=metadata, pre_buffer=False, buffer_size=_STREAM_BUFFER
+            )
         except (pa.ArrowException, OSError) as error:
             raise self._broken(error) from None
         self.metadata = self._file.metadata
         self.leaves = self._leaf_paths()
         """The dotted path of every leaf column, by position."""
-        self.requests = 1
-        self.bytes_read = min(meta.size, self.metadata.serialized_size + 8)
         self.row_groups_read = 0
+        self.requests = 0
+        """Reads of a local file, which no store counts."""
+        self.bytes_read = 0
+        if metadata is None:
+            self._charge(1, min(meta.size, self.metadata.serialized_size + 8))
+
+    def reopened(self) -> LogParquet:
+        """The same file for another reader: its footer is not read again."""
+        return LogParquet(self._store, self._meta, self.metadata)
+
+    def _charge(self, requests: int, size: int) -> None:
+        if self._ranged is None:
+            self.requests += requests
+            self.bytes_read += size
 
     def _leaf_paths(self) -> list[str]:
         # `metadata.schema` holds a reference cycle that keeps the footer alive until a collection.
@@ -65,10 +80,20 @@ class LogParquet:
 
     def batches(self, groups: Sequence[int], leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
         """The chosen leaves of the chosen row groups, in file order."""
-        if not groups or not leaves:
+        if not leaves:
             return
-        self._account(groups, leaves)
-        batches = self._file.iter_batches(batch_size, row_groups=list(groups), columns=list(leaves), use_threads=True)
+        wanted = set(leaves)
+        positions = [i for i, leaf in enumerate(self.leaves) if leaf in wanted]
+        if self._ranged is not None:
+            self._ranged.prepare([r for group in groups for r in self._chunks(group, positions)])
+        for group in groups:
+            chunks = self._chunks(group, positions)
+            self._charge(len(chunks), sum(r.length for r in chunks))
+            self.row_groups_read += 1
+            yield from self._group(group, leaves, batch_size)
+
+    def _group(self, group: int, leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
+        batches = self._file.iter_batches(batch_size, row_groups=[group], columns=list(leaves), use_threads=True)
         while True:
             try:
                 batch = next(batches, None)
@@ -78,16 +103,9 @@ class LogParquet:
                 return
             yield batch
 
-    def _account(self, groups: Sequence[int], leaves: Sequence[str]) -> None:
-        """Note what the read costs, and tell a remote file which ranges are coming."""
-        wanted = set(leaves)
-        positions = [i for i, leaf in enumerate(self.leaves) if leaf in wanted]
-        ranges = [_chunk_range(self.metadata.row_group(g).column(i)) for g in groups for i in positions]
-        self.row_groups_read += len(groups)
-        self.requests += len(ranges)
-        self.bytes_read += sum(r.length for r in ranges)
-        if self._ranged is not None:
-            self._ranged.prepare(ranges)
+    def _chunks(self, group: int, positions: Sequence[int]) -> list[ByteRange]:
+        row_group = self.metadata.row_group(group)
+        return [_chunk_range(row_group.column(i)) for i in positions]
 
     def close(self) -> None:
         self._file.close(force=True)

@@ -66,16 +66,17 @@ class Snapshot:
         return list(self.metadata.partitionColumns)
 
     def open_base(self) -> Checkpoint | None:
-        """The base of the segment; `CorruptLogError` if it is broken."""
-        if self.opened is not None or self.segment.base is None:
-            return self.opened
-        return open_checkpoint(self.store, self.segment.base)
+        """The base of the segment, for one reader; `CorruptLogError` if it is broken."""
+        if self.opened is not None:
+            return self.opened.reopened()
+        return None if self.segment.base is None else open_checkpoint(self.store, self.segment.base)
 
-    def on_older_base(self) -> Snapshot:
-        """The same version on the next best base; the extra commits come after those already walked."""
+    def on_older_base(self) -> tuple[Snapshot, tuple[CommitRange, ...]]:
+        """The same version on the next best base, and the commits from there up to the present base."""
         assert self.segment.base is not None
         listing, segment = _next_base(self.store, self.listing, self.segment)
-        return replace(self, listing=listing, segment=segment, opened=None)
+        between = listing.segment(self.segment.base.version, segment.base).commits
+        return replace(self, listing=listing, segment=segment, opened=None), between
 
 
 def load_snapshot(store: Store, version: int | None = None, parallelism: int = 10) -> Snapshot:
@@ -142,7 +143,6 @@ class _StateFinder:
         self._protocol: Protocol | None = None
         self._metadata: Metadata | None = None
         self._opened: Checkpoint | None = None
-        self._read_down_to = segment.version + 1
 
     def snapshot(self) -> Snapshot:
         source = "checksum" if self._from_checksum() else self._from_log()
@@ -194,14 +194,11 @@ class _StateFinder:
                 self._fall_back(error)
 
     def _from_commits(self) -> None:
-        """Newest first, down to the base, each commit once even when an older base has to be taken."""
+        """Newest first, down to the base; what a newer commit said stays."""
         for commit in newest_first(self._segment.commits, self._found.commits, self._parallelism):
-            if commit.last >= self._read_down_to:
-                continue
             if self._complete:
                 return
             self._read_state(commit)
-            self._read_down_to = commit.first
 
     def _read_state(self, commit: CommitRange) -> None:
         blocks = self._found.commits.blocks(commit.file)

@@ -75,8 +75,16 @@ class FileBounds:
     absent) only for the others; the text only in rows where a typed leaf is missing.
     """
 
-    def __init__(self, batch: pa.RecordBatch, columns: Sequence[Column], partition_timezone: str = "UTC") -> None:
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        columns: Sequence[Column],
+        partition_timezone: str = "UTC",
+        widen: bool = True,
+    ) -> None:
+        """Without `widen`, bounds are as written: to be shown, never to be compared with."""
         self._batch = batch
+        self._widen = widen
         self._timezone = partition_timezone
         self._columns = tuple(dict.fromkeys(c for c in columns if not c.is_partition and is_prunable(c)))
         self._bounds: dict[Column, Bounds | None] = {}
@@ -113,7 +121,7 @@ class FileBounds:
             return arrays.nulls(len(self._batch), target)
         path = (_KEYS[side], *column.physical_path)
         found = self._coalesced(path, target, lambda values: to_bounds(values, column.type, side))
-        return widened(found, column.fields[-1], side)
+        return widened(found, column.fields[-1], side) if self._widen else found
 
     def _count(self, path: Path) -> pa.Int64Array:
         return self._coalesced(path, pa.int64(), lambda values: _non_negative(integers(values)))

@@ -1,0 +1,153 @@
+"""Travelling in time: which version was current at an instant, and what each commit says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from delta_sidecar.errors import CorruptLogError, VersionNotFoundError
+from delta_sidecar.log.actions import InfoLine, Metadata, Transaction, TransactionLine
+from delta_sidecar.log.commits import CommitBytes, decode_lines
+from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.segment import CommitRange, Listing
+from delta_sidecar.log.snapshot import Snapshot, newest_first
+from delta_sidecar.storage.store import ObjectMeta, Store
+
+_ENABLED = "delta.enableInCommitTimestamps"
+_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
+_SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def version_at(store: Store, head: Snapshot, instant_ms: int) -> int:
+    """The newest version at or before an instant; `head` is the newest snapshot."""
+    listing = list_log(store, 0)
+    first = _first_rebuildable(listing, head.version)
+    versions = [v for v in range(first, head.version + 1) if v in listing.commits]
+    if not versions:
+        raise VersionNotFoundError(f"no commit of {store.root_uri} is left to travel to; name a version instead")
+    return _Clock(store, head.metadata, listing, versions).version_at(instant_ms)
+
+
+def _first_rebuildable(listing: Listing, head: int) -> int:
+    """The oldest version that can still be rebuilt: version 0, or the oldest complete checkpoint."""
+    if 0 in listing.commits:
+        return 0
+    return min((c.version for c in listing.bases(head)), default=head)
+
+
+class _Clock:
+    """The times of versions: in-commit timestamps where the table has them, file times before."""
+
+    def __init__(self, store: Store, metadata: Metadata, listing: Listing, versions: list[int]) -> None:
+        self._commits = CommitBytes(store)
+        self._listing = listing
+        self._versions = versions
+        properties = metadata.properties
+        enabled = properties.get(_ENABLED, "false").lower() == "true"
+        self._since = int(properties.get(_SINCE_VERSION, 0)) if enabled else None
+        self._since_ms = int(properties.get(_SINCE_TIMESTAMP, 0)) if enabled else None
+
+    def version_at(self, instant_ms: int) -> int:
+        by_commit = [v for v in self._versions if self._since is not None and v >= self._since]
+        by_file = [v for v in self._versions if self._since is None or v < self._since]
+        self._check_not_after_head(instant_ms)
+        if by_commit and (not by_file or instant_ms >= (self._since_ms or 0)):
+            found = self._last_in_commit(by_commit, instant_ms)
+        else:
+            found = _last_by_file(self._file_times(by_file), instant_ms)
+        if found is None:
+            raise self._out_of_bounds(instant_ms)
+        return found
+
+    def _check_not_after_head(self, instant_ms: int) -> None:
+        if instant_ms > self._time(self._versions[-1]):
+            raise self._out_of_bounds(instant_ms)
+
+    def _time(self, version: int) -> int:
+        if self._since is not None and version >= self._since:
+            return self._in_commit(version)
+        older = [v for v in self._versions if self._since is None or v < self._since]
+        return dict(self._file_times(older))[version]
+
+    def _last_in_commit(self, versions: list[int], instant_ms: int) -> int | None:
+        """In-commit timestamps only grow, so a handful of commits tells."""
+        low, high = 0, len(versions)
+        while low < high:
+            middle = (low + high) // 2
+            if self._in_commit(versions[middle]) <= instant_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return versions[low - 1] if low else None
+
+    def _in_commit(self, version: int) -> int:
+        info = commit_info(self._commits, self._listing.commits[version])
+        timestamp = (info or {}).get("inCommitTimestamp")
+        if not isinstance(timestamp, int):
+            raise CorruptLogError(f"commit {version} has no in-commit timestamp although the table enables them")
+        return timestamp
+
+    def _file_times(self, versions: list[int]) -> list[tuple[int, int]]:
+        """File times made strictly increasing."""
+        times: list[tuple[int, int]] = []
+        for version in versions:
+            modified = self._listing.commits[version].last_modified_ms
+            times.append((version, max(modified, times[-1][1] + 1) if times else modified))
+        return times
+
+    def _out_of_bounds(self, instant_ms: int) -> VersionNotFoundError:
+        first, last = self._versions[0], self._versions[-1]
+        return VersionNotFoundError(
+            f"no version at {_iso(instant_ms)}: version {first}, the first that can be rebuilt, is of "
+            f"{_iso(self._time(first))}, the newest, {last}, of {_iso(self._time(last))}"
+        )
+
+
+def _last_by_file(times: list[tuple[int, int]], instant_ms: int) -> int | None:
+    return max((version for version, time in times if time <= instant_ms), default=None)
+
+
+def _iso(instant_ms: int) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{instant_ms} ms"
+
+
+def commit_info(commits: CommitBytes, meta: ObjectMeta) -> dict[str, Any] | None:
+    """A commit's `commitInfo`, where it has one."""
+    for lines in decode_lines(commits.blocks(meta), InfoLine, meta.path):
+        for line in lines:
+            if line.commitInfo is not None:
+                return line.commitInfo
+    return None
+
+
+def history(store: Store, version: int, limit: int | None, parallelism: int) -> Iterator[dict[str, Any]]:
+    """What each commit up to `version` says of itself, newest first."""
+    listing = list_log(store, 0)
+    versions = sorted(v for v in listing.commits if v <= version)
+    chosen = versions if limit is None else versions[max(0, len(versions) - limit) :]
+    commits = CommitBytes(store)
+    ranges = [CommitRange(v, v, listing.commits[v]) for v in chosen]
+    for commit in newest_first(ranges, commits, parallelism):
+        info = commit_info(commits, commit.file) or {}
+        commits.discard(commit.file)
+        yield {"version": commit.last, "timestamp": commit.file.last_modified_ms, **info}
+
+
+def transaction_version(snapshot: Snapshot, app_id: str) -> int | None:
+    """How far an application has written, by its newest `txn` action."""
+    for commit in newest_first(snapshot.segment.commits, snapshot.commits, snapshot.parallelism):
+        found = [t for t in _transactions(snapshot.commits, commit.file) if t.appId == app_id]
+        if found:
+            return found[-1].version
+    base = snapshot.open_base()
+    return None if base is None else base.transaction_version(app_id)
+
+
+def _transactions(commits: CommitBytes, meta: ObjectMeta) -> Iterator[Transaction]:
+    for lines in decode_lines(commits.blocks(meta), TransactionLine, meta.path):
+        yield from (line.txn for line in lines if line.txn is not None)

@@ -1,0 +1,84 @@
+"""Statistics of chosen files, typed, as the log has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar import arrays
+from delta_sidecar.log.schema import PrimitiveType, StructType, arrow_type
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.scan.bounds import FileBounds, is_prunable, num_records
+from delta_sidecar.scan.expression import Column
+from delta_sidecar.scan.stream import FileScan
+from delta_sidecar.settings import Settings
+
+
+def stats_columns(schema: StructType, names: Sequence[str] | None) -> list[Column]:
+    """The leaves whose stats are wanted, by dotted logical name; all leaves that can have any if none is named."""
+    if names is not None:
+        return [Column(schema.resolve(name.split("."))) for name in names]
+    return [column for column in _leaves(schema, ()) if is_prunable(column)]
+
+
+def _leaves(schema: StructType, above: tuple[object, ...]) -> Iterator[Column]:
+    for field in schema:
+        if isinstance(field.type, StructType):
+            yield from _leaves(field.type, (*above, field))
+        else:
+            yield Column((*above, field))  # type: ignore[arg-type]
+
+
+def file_stats(
+    snapshot: Snapshot, settings: Settings, paths: Sequence[str], columns: Sequence[Column]
+) -> pa.RecordBatch:
+    """One row for each live file among `paths`: its row count and each column's bounds and null count."""
+    wanted = arrays.strings(list(paths))
+    found: list[pa.RecordBatch] = []
+    with FileScan(snapshot, settings, columns=["path", "stats"]) as scan:
+        for batch in scan:
+            rows = batch.filter(pc.is_in(batch.column("path"), value_set=wanted))
+            if rows.num_rows:
+                found.append(_typed(rows, columns))
+    schema = _schema(columns)
+    return pa.Table.from_batches(found, schema).combine_chunks().to_batches()[0] if found else _empty(schema)
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+
+
+def _schema(columns: Sequence[Column]) -> pa.Schema:
+    fields = [pa.field("path", pa.string()), pa.field("num_records", pa.int64())]
+    for column in columns:
+        bound = arrow_type(column.type)
+        fields += [pa.field(f"min.{column}", bound), pa.field(f"max.{column}", bound)]
+        fields.append(pa.field(f"null_count.{column}", pa.int64()))
+    return pa.schema(fields)
+
+
+def _typed(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    source = FileBounds(rows, columns, widen=False)
+    filled = [rows.column("path"), num_records(rows.column("stats"))]
+    for column in columns:
+        target = arrow_type(column.type)
+        bounds = source.bounds(column)
+        if bounds is None:
+            filled += [pa.nulls(rows.num_rows, target)] * 2 + [pa.nulls(rows.num_rows, pa.int64())]
+        else:
+            filled += [_presented(bounds.minimum, column, target), _presented(bounds.maximum, column, target)]
+            filled.append(bounds.null_count)
+    return pa.RecordBatch.from_arrays(filled, schema=_schema(columns))
+
+
+def _presented(bounds: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
+    """Bounds from their comparison type back into the column's."""
+    if bounds.null_count == len(bounds):
+        return pa.nulls(len(bounds), target)
+    if column.type == PrimitiveType("date"):
+        return bounds.cast(pa.int32()).view(target)
+    if pa.types.is_timestamp(target):
+        return bounds.view(target)
+    return bounds.cast(target, safe=False)

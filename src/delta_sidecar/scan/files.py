@@ -1,0 +1,98 @@
+"""From live rows to emitted rows: prune by the predicate, then give the columns that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from delta_sidecar.errors import UnknownColumnError
+from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
+from delta_sidecar.log.files import DEFAULT_COLUMNS, FILE_SCHEMA
+from delta_sidecar.scan.bounds import FileBounds, num_records
+from delta_sidecar.scan.expression import And, Column, Expression, columns_of
+from delta_sidecar.scan.prune import may_match, needed_stats
+from delta_sidecar.scan.typed_stats import stats_text
+
+
+def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of a listing, as asked for; `UnknownColumnError` for one that no listing has."""
+    if columns is None:
+        return DEFAULT_COLUMNS
+    unknown = [name for name in columns if name not in FILE_SCHEMA.names]
+    if unknown:
+        raise UnknownColumnError(f"a listing has no column {unknown[0]!r}; it has {', '.join(FILE_SCHEMA.names)}")
+    return tuple(dict.fromkeys(columns))
+
+
+class FilePruner:
+    """Leaves out files that cannot hold a matching row.
+
+    Conditions on partition values alone are tried first: they need no stats, and what they leave out need not
+    have its stats parsed.
+    """
+
+    def __init__(self, predicate: Expression | None, partition_timezone: str) -> None:
+        self._timezone = partition_timezone
+        terms = _conjuncts(predicate)
+        by_partition = [t for t in terms if all(c.is_partition for c in columns_of(t))]
+        by_stats = [t for t in terms if t not in by_partition]
+        self._stages = [_joined(stage) for stage in (by_partition, by_stats) if stage]
+        self.stats_columns: list[Column] = [] if predicate is None else needed_stats(predicate)
+        self.needs_partition_values = any(c.is_partition for t in terms for c in columns_of(t))
+
+    def prune(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that may match."""
+        for stage in self._stages:
+            if not rows.num_rows:
+                break
+            bounds = FileBounds(rows, list(columns_of(stage)), self._timezone)
+            keep = may_match(stage, bounds, rows.num_rows)
+            if keep.true_count < rows.num_rows:
+                rows = rows.filter(keep)
+        return rows
+
+
+def _conjuncts(predicate: Expression | None) -> list[Expression]:
+    if predicate is None:
+        return []
+    if isinstance(predicate, And):
+        return [term for child in predicate.terms for term in _conjuncts(child)]
+    return [predicate]
+
+
+def _joined(terms: list[Expression]) -> Expression:
+    return terms[0] if len(terms) == 1 else And(tuple(terms))
+
+
+def source_columns(output: Sequence[str], pruner: FilePruner) -> FileColumns:
+    """What a scan must read to give `output`: keys always, stats only where something needs them."""
+    names = {"path", "deletion_vector", *output} - {"num_records"}
+    if pruner.needs_partition_values:
+        names.add("partition_values")
+    if pruner.stats_columns or "num_records" in output:
+        names.add("stats")
+    return FileColumns(
+        names=tuple(name for name in FILE_SCHEMA.names if name in names),
+        stats_paths=tuple(column.physical_path for column in pruner.stats_columns),
+        all_stats="stats" in output,
+    )
+
+
+def project(rows: pa.RecordBatch, output: Sequence[str]) -> pa.RecordBatch:
+    """The columns of the listing, in order and with one schema, whatever the rows came from."""
+    parsed = rows.column(STATS_PARSED) if STATS_PARSED in rows.schema.names else None
+    arrays = [_column(rows, name, parsed) for name in output]
+    return pa.RecordBatch.from_arrays(arrays, schema=output_schema(output))
+
+
+def output_schema(output: Sequence[str]) -> pa.Schema:
+    return pa.schema([FILE_SCHEMA.field(name) for name in output])
+
+
+def _column(rows: pa.RecordBatch, name: str, parsed: pa.StructArray | None) -> pa.Array:
+    if name == "num_records":
+        return num_records(rows.column("stats"), parsed)
+    if name == "stats" and parsed is not None:
+        return stats_text(rows.column("stats"), parsed)
+    return rows.column(name)

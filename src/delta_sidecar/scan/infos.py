@@ -1,0 +1,115 @@
+"""Files as Python objects, for who asks: made a batch at a time, with what is alike shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import repeat
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from delta_sidecar.log.actions import DeletionVector
+
+_NO_VALUES: Mapping[str, str | None] = MappingProxyType({})
+
+
+class FileInfo(msgspec.Struct, gc=False, frozen=True):
+    """One live file. Columns that were not asked for are None; so is what the log does not say."""
+
+    path: str
+    """Exactly as in the log."""
+    size: int | None = None
+    modification_time: int | None = None
+    """Milliseconds since the epoch."""
+    partition_values: Mapping[str, str | None] = _NO_VALUES
+    """By physical name, as in the log; shared between files of one partition, and not to be changed."""
+    deletion_vector: DeletionVector | None = None
+    num_records: int | None = None
+    stats: str | None = None
+    tags: Mapping[str, str | None] | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+
+def file_infos(batches: Iterable[pa.RecordBatch]) -> Iterator[FileInfo]:
+    """The rows of a listing as objects."""
+    known: dict[tuple[str | None, ...], Mapping[str, str | None]] = {}
+    for batch in batches:
+        columns = [
+            _values(batch, name, known) if name in batch.schema.names else repeat(default)
+            for name, default in zip(FileInfo.__struct_fields__, _DEFAULTS, strict=True)
+        ]
+        # Trailing columns that are all default need not be passed at all.
+        while len(columns) > 1 and isinstance(columns[-1], repeat):
+            columns.pop()
+        yield from map(FileInfo, *columns)
+
+
+_DEFAULTS: list[Any] = [None, None, None, _NO_VALUES, None, None, None, None, None, None, None]
+
+
+def _values(batch: pa.RecordBatch, name: str, known: dict[Any, Any]) -> Iterable[Any]:
+    array = batch.column(name)
+    maker = _MAKERS.get(name)
+    if maker is not None:
+        return maker(array, known)
+    return array.to_pylist() if array.null_count < len(array) else repeat(None)
+
+
+def _partition_values(array: pa.MapArray, known: dict[Any, Any]) -> Iterable[Mapping[str, str | None]]:
+    """One mapping for each distinct partition, shared by its files."""
+    width, keys, values = _regular(array)
+    if width == 0:
+        return repeat(_NO_VALUES, len(array))
+    if width is None:
+        return [MappingProxyType(dict(entries or ())) for entries in array.to_pylist()]
+    columns = [values[i::width] for i in range(width)]
+    rows = zip(*columns, strict=True)
+    return [_shared(known, keys, row) for row in rows]
+
+
+def _shared(known: dict[Any, Any], keys: tuple[str, ...], row: tuple[str | None, ...]) -> Mapping[str, str | None]:
+    found: Mapping[str, str | None] | None = known.get(row)
+    if found is None or tuple(found) != keys:
+        if len(known) >= 100_000:
+            known.clear()
+        found = known[row] = MappingProxyType(dict(zip(keys, row, strict=True)))
+    return found
+
+
+def _regular(array: pa.MapArray) -> tuple[int | None, tuple[str, ...], list[str | None]]:
+    """The number of entries of every row, if all have the same keys, with the keys and all values; None if not."""
+    offsets = np.frombuffer(array.offsets.buffers()[1], np.int32)[array.offsets.offset :][: len(array) + 1]
+    lengths = np.diff(offsets)
+    if array.null_count or not len(lengths) or (lengths != lengths[0]).any():
+        return None, (), []
+    width = int(lengths[0])
+    start, stop = int(offsets[0]), int(offsets[-1])
+    keys = array.keys[start:stop].to_pylist()
+    first = tuple(keys[:width])
+    if keys != list(first) * len(lengths):
+        return None, (), []
+    return width, first, array.items[start:stop].to_pylist()
+
+
+def _deletion_vectors(array: pa.StructArray, _: dict[Any, Any]) -> Iterable[DeletionVector | None]:
+    if array.null_count == len(array):
+        return repeat(None)
+    return [None if fields is None else DeletionVector(**fields) for fields in array.to_pylist()]
+
+
+def _maps(array: pa.MapArray, _: dict[Any, Any]) -> Iterable[dict[str, str | None] | None]:
+    if array.null_count == len(array):
+        return repeat(None)
+    return [None if entries is None else dict(entries) for entries in array.to_pylist()]
+
+
+_MAKERS: dict[str, Callable[[Any, dict[Any, Any]], Iterable[Any]]] = {
+    "partition_values": _partition_values,
+    "deletion_vector": _deletion_vectors,
+    "tags": _maps,
+}

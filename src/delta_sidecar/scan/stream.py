@@ -1,0 +1,232 @@
+"""The stream of live files: newest commits first, then the base; a limit or a closed stream stops the reading."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from delta_sidecar.errors import CorruptLogError, InputError, LogGapError, OptionError, VersionNotFoundError
+from delta_sidecar.log.checkpoints import Checkpoint
+from delta_sidecar.log.commits import file_batches
+from delta_sidecar.log.paths import KeyMaker
+from delta_sidecar.log.protocol import supports_generated_columns
+from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.segment import CommitRange
+from delta_sidecar.log.snapshot import Snapshot, newest_first
+from delta_sidecar.scan.bucket import with_bucket_ranges
+from delta_sidecar.scan.expression import Expression
+from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
+from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.scan.plan import ScanPlan, choose_strategy, make_plan
+from delta_sidecar.scan.prefetch import Prefetched
+from delta_sidecar.settings import STRATEGIES, Settings
+from delta_sidecar.storage.metered import Cost, MeteredStore
+
+_log = logging.getLogger(__name__)
+
+_STATS_BATCH = 8_192
+"""Rows read at a time when each carries a kilobyte of JSON stats."""
+
+
+class FileScan:
+    """One listing of a snapshot's live files, as a stream of Arrow batches. It can be consumed once.
+
+    Iterate it, or hand it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
+    to stop early.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        predicate: Expression | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        strategy: str | None = None,
+    ) -> None:
+        _check_limit(limit)
+        self._snapshot = snapshot
+        self._settings = settings
+        self._limit = limit
+        self._output = output_columns(columns)
+        pruning = _pruning(snapshot, predicate)
+        self._pruner = FilePruner(pruning, settings.partition_timezone)
+        self._source = source_columns(self._output, self._pruner)
+        chosen = choose_strategy(_check_strategy(strategy or settings.strategy), snapshot, limit)
+        self.plan: ScanPlan = make_plan(
+            snapshot, chosen, predicate, pruning, self._pruner.stats_columns, self._output, limit
+        )
+        self._metrics = ScanMetrics(strategy=chosen[0], commits_total=len(snapshot.segment.commits))
+        self._maker = KeyMaker(snapshot.store.root_uri)
+        self._started = time.perf_counter()
+        self._cost_before = _cost(snapshot)
+        self._batches = self._run()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the listing."""
+        return output_schema(self._output)
+
+    @property
+    def metrics(self) -> ScanMetrics:
+        """What the scan has done so far."""
+        cost = _cost(self._snapshot) - self._cost_before
+        self._metrics.requests, self._metrics.bytes_read = cost.requests, cost.bytes_read
+        return self._metrics
+
+    def explain(self) -> str:
+        """The plan, and what the scan has done so far."""
+        done = self.metrics
+        counts = (
+            f"{done.files_emitted:,} files emitted, {done.files_pruned:,} of {done.files_considered:,} pruned, "
+            f"{done.commits_scanned} of {done.commits_total} commits and "
+            f"{done.row_groups_read} of {done.row_groups_total} row groups read"
+        )
+        cost = f"{done.requests:,} requests, {done.bytes_read:,} bytes, {done.elapsed_s:.3f} s"
+        return f"{self.plan}\ndone       {counts}\ncost       {cost}"
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The stream as a `RecordBatchReader`."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches)
+
+    def read_all(self) -> pa.Table:
+        """All files at once, in memory."""
+        return pa.Table.from_batches(list(self._batches), self.schema)
+
+    def __enter__(self) -> FileScan:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop: nothing is requested after this returns."""
+        self._batches.close()
+
+    def _run(self) -> Iterator[pa.RecordBatch]:
+        emitted = 0
+        try:
+            if self._limit == 0:
+                return
+            for live in self._live_rows():
+                batch = self._emit(live, emitted)
+                if not batch.num_rows:
+                    continue
+                emitted += batch.num_rows
+                self._note_emission(emitted)
+                yield batch
+                if emitted == self._limit:
+                    break
+            self._metrics.complete = True
+        finally:
+            self._snapshot.commits.cancel()
+            self._metrics.elapsed_s = time.perf_counter() - self._started
+
+    def _emit(self, live: pa.RecordBatch, emitted: int) -> pa.RecordBatch:
+        """Prune, project and cut to the limit."""
+        self._metrics.files_considered += live.num_rows
+        kept = self._pruner.prune(live)
+        self._metrics.files_pruned += live.num_rows - kept.num_rows
+        if self._limit is not None:
+            kept = kept.slice(0, self._limit - emitted)
+        return project(kept, self._output)
+
+    def _note_emission(self, emitted: int) -> None:
+        self._metrics.files_emitted = emitted
+        self._metrics.elapsed_s = time.perf_counter() - self._started
+        if self._metrics.time_to_first_file_s is None:
+            self._metrics.time_to_first_file_s = self._metrics.elapsed_s
+
+    def _live_rows(self) -> Iterator[pa.RecordBatch]:
+        """The one replay over the tail, then over the base; a broken base means the next, with a longer tail."""
+        replay = Replay(self._maker)
+        snapshot = self._snapshot
+        yield from self._tail(replay, snapshot.segment.commits)
+        while snapshot.segment.base is not None:
+            try:
+                base = snapshot.open_base()
+            except CorruptLogError as error:
+                snapshot, older = self._fall_back(snapshot, error)
+                yield from self._tail(replay, older)
+            else:
+                assert base is not None
+                yield from self._base(replay, base)
+                return
+
+    def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[pa.RecordBatch]:
+        """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
+        rows = self._walk(replay, commits)
+        return iter(list(rows)) if self._metrics.strategy == "forward" else rows
+
+    def _walk(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[pa.RecordBatch]:
+        held = self._snapshot.commits
+        ahead = 2 if self._limit is not None else self._settings.commit_parallelism
+        for commit in newest_first(commits, held, ahead):
+            batches = file_batches(held.blocks(commit.file), commit.file.path, self._source.names, self._maker)
+            yield from replay.commit(batches)
+            self._metrics.commits_scanned += 1
+        self._metrics.mask_size = len(replay.mask)
+
+    def _base(self, replay: Replay, base: Checkpoint) -> Iterator[pa.RecordBatch]:
+        self._metrics.tier = "checkpoint"
+        batch_size = min(self._settings.batch_size, _STATS_BATCH if "stats" in self._source.names else 1 << 30)
+        rows = Prefetched(base.rows(self._source, batch_size))
+        try:
+            yield from replay.base(rows)
+        finally:
+            rows.close()
+            self._note_base(base)
+            base.close()
+
+    def _note_base(self, base: Checkpoint) -> None:
+        cost = base.cost
+        self._metrics.row_groups_total = cost.row_groups_total
+        self._metrics.row_groups_read = cost.row_groups_read
+        if isinstance(self._snapshot.store, MeteredStore):
+            self._snapshot.store.charge(cost.requests, cost.bytes_read)
+
+    def _fall_back(self, snapshot: Snapshot, error: CorruptLogError) -> tuple[Snapshot, tuple[CommitRange, ...]]:
+        """The next base, and the commits between it and the broken one."""
+        assert snapshot.segment.base is not None
+        self._metrics.fallback_reason = str(error)
+        _log.warning("%s was not used: %s", snapshot.segment.base, error)
+        try:
+            return snapshot.on_older_base()
+        except (LogGapError, VersionNotFoundError):
+            raise error from None
+
+
+def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | None:
+    """The predicate and what it implies for generated time buckets."""
+    if predicate is None:
+        return None
+    generated = supports_generated_columns(snapshot.protocol)
+    return with_bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+        raise InputError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
+
+
+def _check_strategy(strategy: str) -> str:
+    if strategy not in STRATEGIES:
+        raise OptionError(f"strategy is {strategy!r}; it takes one of {', '.join(STRATEGIES)}")
+    return strategy
+
+
+def _cost(snapshot: Snapshot) -> Cost:
+    return snapshot.store.cost if isinstance(snapshot.store, MeteredStore) else Cost()

@@ -1,0 +1,122 @@
+"""Options of the reader: by argument, by table property, by environment, in that order; one place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from delta_sidecar.errors import OptionError
+
+STRATEGIES = ("auto", "reverse", "forward")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a reader may be told. Option names are `delta.sidecar.<field>`, but for the two the notes named."""
+
+    enabled: bool = True
+    """Look for an index beside the checkpoint (`delta.sidecar.enabled`)."""
+    commit_parallelism: int = 10
+    """Commits fetched at once (`delta.commit.parallelism`)."""
+    row_groups_per_batch: int = 5
+    """Row groups of an index read ahead of the consumer."""
+    strategy: str = "auto"
+    """`auto`, `reverse` or `forward`."""
+    batch_size: int = 65_536
+    """File rows in a batch, at most."""
+    memory_budget: int = 64 << 20
+    """Bytes a scan may have in flight."""
+    read_threads: int = 0
+    """Data files read at once; 0 means one for each core, four at least."""
+    partition_timezone: str = "UTC"
+    """The zone of partition timestamps written without one."""
+
+    def with_options(self, options: Mapping[str, Any] | None, source: str = "option") -> Settings:
+        """These settings with some changed; names that are not ours are an error."""
+        if not options:
+            return self
+        changes: dict[str, Any] = {}
+        for name, value in options.items():
+            known = _FIELD_OF.get(name.lower())
+            if known is None:
+                raise OptionError(f"unknown {source} {name!r}; known are {', '.join(sorted(_FIELD_OF))}")
+            changes[known] = _parse(known, value, f"{source} {name}")
+        return replace(self, **changes)
+
+    def with_properties(self, properties: Mapping[str, str]) -> Settings:
+        """These settings with what a table's properties say; properties that are not ours are passed over."""
+        return self.with_options({k: v for k, v in properties.items() if k.lower() in _FIELD_OF}, "table property")
+
+
+def settings_of(
+    options: Mapping[str, Any] | None,
+    properties: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Settings:
+    """Argument > table property > environment > default."""
+    environment = os.environ if environment is None else environment
+    named = {name: environment[_variable(name)] for name in _FIELD_OF if environment.get(_variable(name))}
+    settings = Settings().with_options(named, "environment setting")
+    return settings.with_properties(properties or {}).with_options(options)
+
+
+def _option_name(field: str) -> str:
+    return "delta.commit.parallelism" if field == "commit_parallelism" else f"delta.sidecar.{field}"
+
+
+def _variable(name: str) -> str:
+    return name.upper().replace(".", "_")
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}[str(value).lower()]
+
+
+def _positive(value: Any) -> int:
+    number = int(value)
+    if number < 1:
+        raise ValueError(value)
+    return number
+
+
+def _natural(value: Any) -> int:
+    number = int(value)
+    if number < 0:
+        raise ValueError(value)
+    return number
+
+
+def _strategy(value: Any) -> str:
+    if value not in STRATEGIES:
+        raise ValueError(value)
+    return str(value)
+
+
+def _zone(value: Any) -> str:
+    from zoneinfo import ZoneInfo
+
+    return ZoneInfo(str(value)).key
+
+
+_FIELD_OF = {_option_name(f.name): f.name for f in fields(Settings)}
+_PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "enabled": (_boolean, "true or false"),
+    "strategy": (_strategy, "one of " + ", ".join(STRATEGIES)),
+    "read_threads": (_natural, "a whole number, 0 for automatic"),
+    "partition_timezone": (_zone, "the name of a time zone, such as UTC or Europe/Berlin"),
+}
+_WHOLE: tuple[Callable[[Any], Any], str] = (_positive, "a whole number above 0")
+
+
+def _parse(field: str, value: Any, where: str) -> Any:
+    parser, meaning = _PARSERS.get(field, _WHOLE)
+    try:
+        return parser(value)
+    except (ValueError, KeyError, TypeError):
+        raise OptionError(f"{where} is {value!r}; it takes {meaning}") from None
+    except Exception as error:  # zoneinfo raises several kinds for a bad name
+        raise OptionError(f"{where} is {value!r} ({error}); it takes {meaning}") from None

@@ -1,0 +1,359 @@
+"""The table a user holds. Where `deltalake` has a name and an argument form, ours is the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+from delta_sidecar.errors import CorruptLogError, InputError, TableNotFoundError
+from delta_sidecar.log import travel
+from delta_sidecar.log.schema import StructType
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.scan.expression import And, Expression
+from delta_sidecar.scan.infos import FileInfo, file_infos
+from delta_sidecar.scan.predicate import bind_predicate
+from delta_sidecar.scan.predicate_tuples import Filters
+from delta_sidecar.scan.stream import FileScan
+from delta_sidecar.settings import Settings, settings_of
+from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
+from delta_sidecar.storage.metered import Cost, MeteredStore
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from delta_sidecar.data.dataset import DeltaDataset
+    from delta_sidecar.data.stream import RowStream
+
+_FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
+
+
+class TableMetadata(NamedTuple):
+    """What the table says of itself."""
+
+    id: str
+    name: str | None
+    description: str | None
+    partition_columns: list[str]
+    created_time: int | None
+    configuration: dict[str, str]
+
+
+class ProtocolVersions(NamedTuple):
+    """What the table asks of readers and writers."""
+
+    min_reader_version: int
+    min_writer_version: int
+    writer_features: list[str] | None
+    reader_features: list[str] | None
+
+
+class DeltaTable:
+    """One version of a Delta table, pinned when it is opened. Files are found when they are asked for, never before.
+
+    `version` is a number; `load_as_version` also takes a time. `storage_options` are those `deltalake` takes;
+    `options` are the reader's own (`delta.sidecar.…`). `without_files`, `log_buffer_size` and `skip_stats` are taken for
+    the sake of programs written for `deltalake`; nothing is ever loaded ahead here.
+    """
+
+    def __init__(
+        self,
+        table_uri: str | os.PathLike[str],
+        version: int | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        without_files: bool = False,
+        log_buffer_size: int | None = None,
+        skip_stats: bool = False,
+        *,
+        options: Mapping[str, Any] | None = None,
+        store: Store | None = None,
+    ) -> None:
+        self._options = dict(options or {})
+        if log_buffer_size is not None:
+            self._options.setdefault("delta.commit.parallelism", log_buffer_size)
+        self._storage_options = dict(storage_options or {})
+        self._settings = settings_of(self._options)
+        self._store = MeteredStore(open_store(table_uri, storage_options) if store is None else store)
+        self._load(_checked_version(version))
+
+    def _load(self, version: int | None) -> None:
+        before = self._store.cost
+        self._snapshot = load_snapshot(self._store, version, self._settings.commit_parallelism)
+        self._settings = settings_of(self._options, self._snapshot.metadata.properties)
+        self._opening_cost = self._store.cost - before
+
+    def __repr__(self) -> str:
+        return f"DeltaTable({self.table_uri!r}, version={self.version()})"
+
+    @staticmethod
+    def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
+        """Is there a Delta log at that place? Its table may still be one this reader refuses."""
+        try:
+            load_snapshot(open_store(table_uri, storage_options))
+        except TableNotFoundError:
+            return False
+        return True
+
+    # What the table is
+
+    @property
+    def table_uri(self) -> str:
+        """Where the table lies: a local path, or a URI."""
+        return parse_location(self._store.root_uri).text
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The pinned version, as the reader sees it."""
+        return self._snapshot
+
+    @property
+    def settings(self) -> Settings:
+        """The options in force."""
+        return self._settings
+
+    @property
+    def opening_cost(self) -> Cost:
+        """Requests and bytes it took to pin the version."""
+        return self._opening_cost
+
+    def version(self) -> int:
+        return self._snapshot.version
+
+    def schema(self) -> StructType:
+        """The table's columns; `to_arrow()` gives their Arrow schema."""
+        return self._snapshot.schema
+
+    def metadata(self) -> TableMetadata:
+        found = self._snapshot.metadata
+        return TableMetadata(
+            id=found.id,
+            name=found.name,
+            description=found.description,
+            partition_columns=list(found.partitionColumns),
+            created_time=found.createdTime,
+            configuration=found.properties,
+        )
+
+    def protocol(self) -> ProtocolVersions:
+        found = self._snapshot.protocol
+        return ProtocolVersions(
+            found.minReaderVersion, found.minWriterVersion, found.writerFeatures, found.readerFeatures
+        )
+
+    def history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """What each commit up to this version says of itself, newest first."""
+        return list(travel.history(self._store, self.version(), limit, self._settings.commit_parallelism))
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The version an application last recorded with its writes."""
+        return travel.transaction_version(self._snapshot, app_id)
+
+    def load_as_version(self, version: int | str | datetime) -> None:
+        """Pin another version: a number, or the one that was current at a time (ISO text or datetime)."""
+        if isinstance(version, (str, datetime)):
+            head = load_snapshot(self._store, None, self._settings.commit_parallelism)
+            version = travel.version_at(self._store, head, _milliseconds(version))
+        self._load(_checked_version(version))
+
+    def update_incremental(self) -> None:
+        """Pin the newest version there is now."""
+        self._load(None)
+
+    # Its files
+
+    def scan_files(
+        self,
+        predicate: str | Filters | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        strategy: str | None = None,
+    ) -> FileScan:
+        """The live files as a stream of Arrow batches, newest first; files that cannot match are left out."""
+        return self._scan(self._bind(predicate), columns, limit, strategy)
+
+    def file_infos(
+        self,
+        predicate: str | Filters | None = None,
+        limit: int | None = None,
+        columns: Sequence[str] | None = None,
+        strategy: str | None = None,
+    ) -> Iterator[FileInfo]:
+        """The live files as objects, lazily, newest first."""
+        scan = self.scan_files(predicate, columns, limit, strategy)
+        return _closing(scan)
+
+    def file_uris(
+        self,
+        partition_filters: Filters | None = None,
+        *,
+        file_pruning_predicate: str | Filters | None = None,
+        predicate: str | Filters | None = None,
+        limit: int | None = None,
+    ) -> list[str]:
+        """Where the live files are: local paths, or URIs, decoded."""
+        bound = _all_of([self._bind(p) for p in (partition_filters, file_pruning_predicate, predicate)])
+        table = parse_location(self._store.root_uri)
+        with self._scan(bound, ["path"], limit, None) as scan:
+            return [resolve_log_path(table, p).text for batch in scan for p in batch.column("path").to_pylist()]
+
+    def file_uri(self, path: str) -> str:
+        """Where a file of the log is: `path` as the log has it."""
+        return resolve_log_path(parse_location(self._store.root_uri), path).text
+
+    def partitions(self, partition_filters: Filters | None = None) -> list[dict[str, str | None]]:
+        """The distinct partition values of the live files, by logical name."""
+        physical = {self.schema().resolve([c])[0].physical_name: c for c in self._snapshot.partition_columns}
+        with self._scan(self._bind(partition_filters), ["path", "partition_values"], None, None) as scan:
+            seen = {id(f.partition_values): f.partition_values for f in file_infos(scan)}
+        named = [{physical.get(k, k): v for k, v in values.items()} for values in seen.values()]
+        return [dict(entries) for entries in dict.fromkeys(tuple(n.items()) for n in named)]
+
+    def get_add_actions(self, flatten: bool = False) -> pa.Table:
+        """The live files with all the log says of them, in memory; `flatten` has no effect, columns are flat."""
+        from delta_sidecar.log.files import FILE_SCHEMA
+
+        with self._scan(None, FILE_SCHEMA.names, None, None) as scan:
+            return scan.read_all()
+
+    def get_stats_for_files(self, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Statistics of some files, by the path the log has: `path`, `num_records`, and for each column
+        `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are not live are absent."""
+        from delta_sidecar.scan.file_stats import file_stats, stats_columns
+
+        wanted = stats_columns(self.schema(), columns)
+        return file_stats(self._snapshot, self._settings, list(paths), wanted)
+
+    # Its rows
+
+    def to_batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: str | Filters | None = None,
+        limit: int | None = None,
+    ) -> RowStream:
+        """The rows as a stream of Arrow batches, read while the file list is still coming."""
+        return self._rows(self._bind(predicate), columns, limit)
+
+    def scan(self, columns: Sequence[str] | None = None, predicate: str | None = None) -> pa.RecordBatchReader:
+        """The rows as a `RecordBatchReader`."""
+        return self.to_batches(columns, predicate).to_reader()
+
+    def to_pyarrow_table(
+        self,
+        partitions: Filters | None = None,
+        columns: Sequence[str] | None = None,
+        filesystem: None = None,
+        filters: str | Filters | None = None,
+    ) -> pa.Table:
+        """The rows in memory."""
+        _refuse_filesystem(filesystem)
+        with self._rows(_all_of([self._bind(partitions), self._bind(filters)]), columns, None) as rows:
+            return pa.Table.from_batches(list(rows), rows.schema)
+
+    def to_pandas(
+        self,
+        partitions: Filters | None = None,
+        columns: Sequence[str] | None = None,
+        filesystem: None = None,
+        filters: str | Filters | None = None,
+        types_mapper: Any = None,
+    ) -> pd.DataFrame:
+        """The rows as a pandas data frame."""
+        table = self.to_pyarrow_table(partitions, columns, filesystem, filters)
+        return table.to_pandas(types_mapper=types_mapper)
+
+    def to_pyarrow_dataset(
+        self,
+        partitions: Filters | None = None,
+        filesystem: None = None,
+        parquet_read_options: dict[str, Any] | None = None,
+        file_pruning_predicate: str | Filters | None = None,
+    ) -> DeltaDataset:
+        """The files as a pyarrow dataset; refused for tables whose rows are not just the rows of their files."""
+        from delta_sidecar.data.dataset import make_dataset
+
+        _refuse_filesystem(filesystem)
+        bound = _all_of([self._bind(partitions), self._bind(file_pruning_predicate)])
+        with self._scan(bound, _FILE_COLUMNS, None, None) as scan:
+            return make_dataset(
+                scan,
+                self.schema(),
+                self._snapshot.partition_columns,
+                self._snapshot.mapping_mode,
+                self._store,
+                self._settings.partition_timezone,
+                parquet_read_options,
+            )
+
+    def count(self) -> int:
+        """The number of rows, from the log where it says so, else from the files."""
+        with self._rows(None, [], None) as rows:
+            return sum(batch.num_rows for batch in rows)
+
+    def _bind(self, predicate: str | Filters | None) -> Expression | None:
+        partitions = self._snapshot.partition_columns
+        return bind_predicate(predicate, self.schema(), partitions, self._settings.partition_timezone)
+
+    def _scan(
+        self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None, strategy: str | None
+    ) -> FileScan:
+        return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy)
+
+    def _rows(self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None) -> RowStream:
+        from delta_sidecar.data.rows import read_rows
+
+        if not self.schema().fields:
+            raise CorruptLogError(f"{self.table_uri} has no schema, so its rows cannot be read; its files can be listed")
+        files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
+        settings = self._settings
+        return read_rows(
+            iter(files),
+            self._store,
+            self.schema(),
+            self._snapshot.partition_columns,
+            mapping_mode=self._snapshot.mapping_mode,
+            columns=columns,
+            predicate=predicate,
+            limit=limit,
+            threads=settings.read_threads or None,
+            memory_budget=settings.memory_budget,
+            batch_size=settings.batch_size,
+            partition_timezone=settings.partition_timezone,
+            open_other=lambda location: open_store(location, self._storage_options),
+        )
+
+
+def _closing(scan: FileScan) -> Iterator[FileInfo]:
+    with scan:
+        yield from file_infos(scan)
+
+
+def _all_of(terms: Sequence[Expression | None]) -> Expression | None:
+    given = tuple(term for term in terms if term is not None)
+    return And(given) if len(given) > 1 else next(iter(given), None)
+
+
+def _checked_version(version: int | None) -> int | None:
+    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+        raise InputError(f"version is {version!r}; it takes a whole number (load_as_version also takes a time)")
+    return version
+
+
+def _milliseconds(instant: str | datetime) -> int:
+    """An instant in milliseconds, rounded down; without a zone it is UTC."""
+    if isinstance(instant, str):
+        try:
+            instant = datetime.fromisoformat(instant)
+        except ValueError:
+            raise InputError(f"{instant!r} is not a time; write it as 2026-02-10T22:00:00Z") from None
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + elapsed.microseconds // 1000
+
+
+def _refuse_filesystem(filesystem: object) -> None:
+    if filesystem is not None:
+        raise InputError("filesystem is not taken; give storage_options to DeltaTable instead")
