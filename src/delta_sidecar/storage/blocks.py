@@ -62,7 +62,7 @@ class BlockPlan:
         return Block(offset, min(end, after) - offset, -1)
 
     def next_block(self, block: Block) -> Block | None:
-        """What a sequential reader needs next: the segment's next block, or the first of the segment that follows it."""
+        """What a sequential reader needs next: the segment's next block, or the first of the one that follows."""
         if block.end < self.segments[block.segment].end:
             return self.block_at(block.end, block.end)
         return self.first_block(block.segment + self.streams) if self.planned else None

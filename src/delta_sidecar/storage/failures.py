@@ -93,7 +93,7 @@ def _by_status(place: str, text: str) -> StorageError:
     status = _status(text)
     if status in (401, 403):
         return _denied(place, text)
-    if status == 416 or "Requested range was invalid" in text:
+    if status == 416 or "invalid range" in text.lower() or "range was invalid" in text:
         return StorageError(f"{place}: the range lies beyond its end; the object changed or was cut short")
     if "redirect" in text.lower():
         return StorageError(f"{place}: the store redirects elsewhere; check the region and the endpoint")
