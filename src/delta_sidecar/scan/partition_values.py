@@ -46,7 +46,7 @@ class PartitionColumn:
 def partition_array(
     partition_values: pa.MapArray, column: Column, partition_timezone: str = "UTC", strict: bool = True
 ) -> pa.Array:
-    """The values of a partition column in its Arrow type; one that cannot be read is an error if `strict`, else null."""
+    """The values of a partition column in its Arrow type; an unreadable one is an error if `strict`, else null."""
     texts = partition_texts(partition_values, column.physical_path[0])
     found = _typed(texts, column, partition_timezone)
     if strict and pc.any(pc.invert(found.known)).as_py():

@@ -45,6 +45,8 @@ def find_leaf(schema: pa.Schema, column: Column, by_id: bool = False) -> Leaf | 
         index += sum(_leaf_count(f.type) for f in level[:position])
         found = level[position].type
         level = _children(found) if pa.types.is_struct(found) else ()
+    if pa.types.is_dictionary(found):
+        found = found.value_type
     return None if pa.types.is_nested(found) else Leaf(index, found)
 
 
