@@ -40,7 +40,7 @@ ALL_TYPES = struct(
     field("decimal", DecimalType(10, 2)),
     field("array", ArrayType(PrimitiveType("long"))),
     field("map", MapType(PrimitiveType("string"), PrimitiveType("long"))),
-    field("outer", struct(field("inner", struct(field("leaf", "long"))), field("dotted.name", "string"))),
+    field("event", struct(field("inner", struct(field("leaf", "long"))), field("dotted.name", "string"))),
     field("with space", "integer"),
     field("year", "integer"),
     field("part", "string"),

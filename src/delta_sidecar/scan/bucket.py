@@ -48,16 +48,24 @@ def _two_digits(column: str, seconds: int, many: int) -> str:
 
 
 def bucket_of(micros: int, granularity: Granularity) -> str | None:
-    """The bucket of an instant (microseconds since 1970, UTC): what `bucket_expression` gives for it.
+    """The bucket of an instant (microseconds since 1970, UTC): what `bucket_expression` gives for it in Spark.
 
-    None outside the years 0 to 9999, where buckets are not in the order of time.
+    Before 1970 Spark's `unix_timestamp` cuts fractions of a second off towards 1970. None outside the years 0 to
+    9999, where buckets are not in the order of time.
     """
-    days, rest = divmod(micros, MICROS_PER_DAY)
+    return _bucket_of_second(_second_near_1970(micros), granularity)
+
+
+def _second_near_1970(micros: int) -> int:
+    return micros // MICROS_PER_SECOND if micros >= 0 else -(-micros // MICROS_PER_SECOND)
+
+
+def _bucket_of_second(seconds: int, granularity: Granularity) -> str | None:
+    days, rest = divmod(seconds, 86_400)
     year, month, day = date_of(days)
     if not 0 <= year <= 9999:
         return None
-    seconds = rest // MICROS_PER_SECOND
-    digits = f"{year:04}{month:02}{day:02}{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
+    digits = f"{year:04}{month:02}{day:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}"
     return digits[: 6 + 2 * GRANULARITIES.index(granularity)]
 
 
@@ -170,12 +178,14 @@ def _our_bucket(time: Column, column: Column, tokens: Tokens) -> Iterator[_Bucke
 
 
 def _text_bucket(time: Column, column: Column, granularity: Granularity) -> _Bucket:
+    """Bounds that hold whether a writer cuts seconds before 1970 down or towards 1970: versions of Spark differ."""
+
     def at_least(micros: int) -> Expression | None:
-        text = bucket_of(micros, granularity)
+        text = _bucket_of_second(micros // MICROS_PER_SECOND, granularity)
         return None if text is None else Or((Compare(column, ">=", text), Compare(column, "<", "0")))
 
     def at_most(micros: int) -> Expression | None:
-        text = bucket_of(micros, granularity)
+        text = _bucket_of_second(_second_near_1970(micros), granularity)
         return None if text is None else Compare(column, "<=", text)
 
     return _Bucket(time, (column,), at_least, at_most)

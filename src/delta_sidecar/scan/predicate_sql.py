@@ -79,7 +79,8 @@ def _explain(error: ParseError, text: str) -> str:
     near, before = first.get("highlight"), first.get("start_context", "")
     if not near:
         return f"the predicate cannot be parsed: {text!r}; {_SUPPORTED}"
-    return f"the predicate cannot be parsed at {near!r} (character {len(before) + 1}): {text!r}; {_SUPPORTED}"
+    quote = f" (quote it if it is a column: `{near}`)" if near.isidentifier() else ""
+    return f"the predicate cannot be parsed at {near!r}, character {len(before) + 1}{quote}: {text!r}; {_SUPPORTED}"
 
 
 def _refuse(node: exp.Expr) -> NoReturn:

@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_sidecar.log.schema import StructType
+from delta_sidecar.scan.bucket import (
+    GRANULARITIES,
+    Granularity,
+    bucket_expression,
+    bucket_of,
+    bucket_ranges,
+    with_bucket_ranges,
+)
+from delta_sidecar.scan.expression import And, Expression
+from delta_sidecar.scan.predicate import bind_predicate
+from tests.scan.predicate_tables import Row, evaluate, field, struct
+
+GENERATED = "delta.generationExpression"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LENGTHS: dict[Granularity, int] = {"month": 6, "day": 8, "hour": 10, "minute": 12, "second": 14}
+
+
+def generated(name: str, data_type: str, expression: str) -> Any:
+    return field(name, data_type, **{GENERATED: expression})
+
+
+def our_table(granularity: Granularity = "hour", column: str = "ts", time_type: str = "timestamp") -> StructType:
+    return struct(
+        field(column, time_type),
+        field("x", "long"),
+        generated("bucket", "string", bucket_expression(f"`{column}`", granularity)),
+    )
+
+
+def derived(text: str, schema: StructType, enabled: bool = True) -> Expression | None:
+    expression = bind_predicate(text, schema, ["bucket"])
+    assert expression is not None
+    return bucket_ranges(expression, schema, ["bucket"], enabled)
+
+
+def micros(moment: datetime) -> int:
+    return (moment - EPOCH) // timedelta(microseconds=1)
+
+
+@given(st.datetimes(timezones=st.just(UTC)), st.sampled_from(GRANULARITIES))
+def test_bucket_of_is_the_utc_time_of_the_whole_second(moment: datetime, granularity: Granularity) -> None:
+    """Towards 1970, as Spark's `unix_timestamp` does."""
+    whole = moment.replace(microsecond=0)
+    if moment < EPOCH and moment.microsecond:
+        whole += timedelta(seconds=1)
+    digits = f"{whole.year:04}{whole:%m%d%H%M%S}"
+    assert bucket_of(micros(moment), granularity) == digits[: LENGTHS[granularity]]
+
+
+def test_the_hour_expression_is_the_documented_one() -> None:
+    assert bucket_expression("ts", "hour") == (
+        "concat(date_format(date_add(DATE'1970-01-01', CAST(floor(unix_timestamp(ts)/86400) AS INT)),'yyyyMMdd'), "
+        "lpad(CAST(pmod(CAST(floor(unix_timestamp(ts)/3600) AS BIGINT),24) AS STRING),2,'0'))"
+    )
+
+
+@pytest.mark.parametrize("year", [-1, 10000])
+def test_no_bucket_beyond_four_digits(year: int) -> None:
+    assert bucket_of(micros(EPOCH) + (year - 1970) * 366 * 86400 * 10**6, "hour") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "ts >= '2026-02-10T22:30:00Z'",
+            "(bucket >= '2026021022') OR (bucket < '0')",
+        ),
+        ("ts > '2026-02-10T22:59:59.999999Z'", "(bucket >= '2026021022') OR (bucket < '0')"),
+        ("ts < '2026-02-10T22:00:00Z'", "bucket <= '2026021022'"),
+        ("ts <= '1969-12-31T23:59:59.999999Z'", "bucket <= '1970010100'"),
+        ("ts >= '1969-12-31T23:59:59.999999Z'", "(bucket >= '1969123123') OR (bucket < '0')"),
+        (
+            "ts = '2026-02-10T22:30:00Z'",
+            "((bucket >= '2026021022') OR (bucket < '0')) AND (bucket <= '2026021022')",
+        ),
+        ("ts < '2026-02-10T22:00:00Z' OR ts IS NULL", "(bucket <= '2026021022') OR (bucket IS NULL)"),
+        ("ts < '2026-02-10T22:00:00Z' AND x = 1", "bucket <= '2026021022'"),
+        ("ts < '2026-02-10T22:00:00Z' OR x = 1", None),
+        ("ts != '2026-02-10T22:00:00Z'", None),
+        ("NOT ts < '2026-02-10T22:00:00Z'", None),
+        ("NOT (ts IS NULL)", None),
+        ("ts >= '+12345-01-01'", None),
+        ("ts < '-0001-01-01'", None),
+        ("x = 1", None),
+        ("TRUE", None),
+    ],
+)
+def test_ranges_of_our_hour(text: str, expected: str | None) -> None:
+    found = derived(text, our_table())
+    assert (None if found is None else str(found)) == expected
+
+
+def test_nothing_without_generated_columns_in_the_protocol() -> None:
+    assert derived("ts < '2026-02-10'", our_table(), enabled=False) is None
+
+
+def test_the_whole_keeps_the_predicate() -> None:
+    schema = our_table()
+    expression = bind_predicate("ts < '2026-02-10'", schema, ["bucket"])
+    assert expression is not None
+    whole = with_bucket_ranges(expression, schema, ["bucket"], True)
+    assert isinstance(whole, And)
+    assert whole.terms[0] == expression
+    assert with_bucket_ranges(expression, schema, ["bucket"], False) == expression
+
+
+@pytest.mark.parametrize(
+    ("expression", "known"),
+    [
+        (bucket_expression("ts", "hour").upper().replace("'YYYYMMDD'", "'yyyyMMdd'"), True),
+        (bucket_expression("TS", "hour").replace(" ", "\n  ").replace("(", " ( "), True),
+        (bucket_expression("`ts`", "second"), True),
+        (bucket_expression("other", "hour"), False),
+        (bucket_expression("ts", "hour").replace("yyyyMMdd", "yyyyddMM"), False),
+        (bucket_expression("ts", "hour").replace("yyyyMMdd", "YYYYMMdd"), False),
+        (bucket_expression("ts", "hour").replace("3600", "1800"), False),
+        ("date_format(ts, 'yyyyMMddHH')", False),
+        ("date_trunc('hour', ts)", False),
+        ("concat(ts)", False),
+    ],
+)
+def test_only_exactly_our_expressions_count(expression: str, known: bool) -> None:
+    schema = struct(field("ts", "timestamp"), field("other", "timestamp"), generated("bucket", "string", expression))
+    assert (derived("ts < '2026-02-10'", schema) is not None) == known
+
+
+def test_our_expression_on_a_column_of_another_type_says_nothing() -> None:
+    schema = struct(field("ts", "timestamp"), generated("bucket", "long", bucket_expression("ts", "hour")))
+    assert derived("ts < '2026-02-10'", schema) is None
+    assert derived("ts < '2026-02-10'", our_table(time_type="date")) is None
+
+
+def test_a_nested_time_column_and_odd_names() -> None:
+    schema = struct(
+        field("event", struct(field("odd `name", "timestamp"))),
+        generated("bucket", "string", bucket_expression("event.`odd ``name`", "day")),
+    )
+    found = derived("event.`odd ``name` < '2026-02-10'", schema)
+    assert str(found) == "bucket <= '20260210'"
+
+
+MOMENTS = st.datetimes(datetime(1960, 1, 1), datetime(1980, 1, 1), timezones=st.just(UTC)) | st.sampled_from(
+    [datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, 23, 59, 59, 999999, tzinfo=UTC), EPOCH]
+)
+OPERATORS = st.sampled_from(["=", "<", "<=", ">", ">=", "!="])
+
+
+def texts() -> st.SearchStrategy[str]:
+    literal = MOMENTS.map(lambda m: f"'{m.isoformat()}'")
+    simple = st.builds(lambda op, v: f"ts {op} {v}", OPERATORS, literal)
+    simple |= st.lists(literal, min_size=1, max_size=3).map(lambda vs: f"ts IN ({', '.join(vs)})")
+    simple |= st.sampled_from(["ts IS NULL", "ts IS NOT NULL", "x > 0"])
+    return st.recursive(
+        simple,
+        lambda inner: (
+            st.builds(lambda a, b, op: f"({a}) {op} ({b})", inner, inner, st.sampled_from(["AND", "OR"]))
+            | inner.map(lambda a: f"NOT ({a})")
+        ),
+        max_leaves=4,
+    )
+
+
+def near(text: str, extra: list[datetime]) -> Iterator[datetime | None]:
+    """Moments around each literal of a predicate, and others."""
+    for part in text.split("'")[1::2]:
+        for offset in (-1, 0, 1):
+            yield datetime.fromisoformat(part) + timedelta(microseconds=offset)
+    yield from extra
+    yield None
+
+
+@given(texts(), st.lists(MOMENTS, max_size=4), st.sampled_from(GRANULARITIES))
+def test_no_matching_row_is_lost_in_our_buckets(text: str, extra: list[datetime], granularity: Granularity) -> None:
+    schema = our_table(granularity)
+    expression, condition = bind_predicate(text, schema, []), derived(text, schema)
+    assert expression is not None
+    for moment in near(text, extra):
+        instant = None if moment is None else micros(moment)
+        for bucket in buckets(instant, granularity):
+            row: Row = {"ts": instant, "x": 1, "bucket": bucket}
+            if evaluate(expression, row) and condition is not None:
+                assert evaluate(condition, row)
+
+
+def buckets(instant: int | None, granularity: Granularity) -> set[str | None]:
+    """The bucket by a writer that cuts seconds towards 1970, and by one that cuts them down."""
+    if instant is None:
+        return {None}
+    return {bucket_of(instant, granularity), bucket_of(instant // 10**6 * 10**6, granularity)}
+
+
+OTHERS = struct(
+    field("ts", "timestamp"),
+    field("x", "long"),
+    generated("day", "date", "CAST(ts AS DATE)"),
+    generated("y", "integer", "YEAR(ts)"),
+    generated("m", "integer", "month(`ts`)"),
+    generated("d", "integer", "DAY(ts)"),
+    generated("h", "integer", "hour(ts)"),
+)
+
+
+@given(texts(), st.lists(MOMENTS, max_size=4), st.integers(-18 * 60, 18 * 60))
+def test_no_matching_row_is_lost_whatever_the_writers_zone(text: str, extra: list[datetime], minutes: int) -> None:
+    zone = timezone(timedelta(minutes=minutes))
+    expression = bind_predicate(text, OTHERS, [])
+    assert expression is not None
+    condition = bucket_ranges(expression, OTHERS, [], True)
+    for moment in near(text, extra):
+        row: Row = dict.fromkeys(OTHERS.names) | {"x": 1}
+        if moment is not None:
+            local = moment.astimezone(zone)
+            row |= {"ts": micros(moment), "day": local.toordinal() - EPOCH.toordinal()}
+            row |= {"y": local.year, "m": local.month, "d": local.day, "h": local.hour}
+        if evaluate(expression, row) and condition is not None:
+            assert evaluate(condition, row)
+
+
+def test_ranges_of_others_are_widened() -> None:
+    date_only = struct(*OTHERS.fields[:3])
+    assert str(derived("ts >= '1970-01-10'", date_only)) == "day >= 8"
+    assert str(derived("ts < '1970-01-10T06:00:00'", date_only)) == "day <= 10"
+    ntz = struct(field("ts", "timestamp_ntz"), *OTHERS.fields[2:3])
+    assert str(derived("ts >= '1970-01-10'", ntz)) == "day >= 7"
+    year_month = struct(*OTHERS.fields[:2], *OTHERS.fields[3:5])
+    assert str(derived("ts >= '1970-03-10'", year_month)) == "(y > 1970) OR ((y = 1970) AND (m >= 3))"
+
+
+def test_a_month_without_a_year_says_nothing() -> None:
+    assert derived("ts >= '1970-03-10'", struct(OTHERS.fields[0], *OTHERS.fields[4:])) is None
+    gap = struct(OTHERS.fields[0], OTHERS.fields[3], *OTHERS.fields[5:])
+    assert str(derived("ts >= '1970-03-10'", gap)) == "y >= 1970"
