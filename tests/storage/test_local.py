@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,12 @@ def test_only_directories_that_may_hold_something_are_entered(tmp_path: Path, mo
         (tmp_path / name).touch()
     entered: list[str] = []
     scandir = os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: entered.append(path) or scandir(path))
+
+    def noted(path: str) -> Iterator[os.DirEntry[str]]:
+        entered.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
     assert listed(open_store(tmp_path), "_delta_log/", "_delta_log/_t") == []
     assert entered == [f"{tmp_path}/_delta_log/"]
 
@@ -65,7 +71,9 @@ def test_a_forbidden_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", deny)
-    with pytest.raises(AccessDeniedError, match="a may not be read or written: Permission denied; check its permissions"):
+    with pytest.raises(
+        AccessDeniedError, match="a may not be read or written: Permission denied; check its permissions"
+    ):
         open_store(tmp_path).get("a")
 
 

@@ -53,7 +53,9 @@ def test_argument_over_profile_over_environment() -> None:
 
 def test_an_empty_value_is_unset() -> None:
     environment = {"AWS_REGION": "env", "AWS_ENDPOINT_URL": ""}
-    assert read_options(S3, {"region": "", "endpoint": " "}, {"AWS_REGION": ""}, environment).config == {"region": "env"}
+    assert read_options(S3, {"region": "", "endpoint": " "}, {"AWS_REGION": ""}, environment).config == {
+        "region": "env"
+    }
 
 
 def test_a_bare_variable_of_the_environment_is_not_ours() -> None:
@@ -85,7 +87,8 @@ def test_retries_and_gap() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("max_retries", "many"), ("max_retries", "-1"), ("retry_timeout", "3 moons"), ("coalesce_gap", "1.5")]
+    ("key", "value"),
+    [("max_retries", "many"), ("max_retries", "-1"), ("retry_timeout", "3 moons"), ("coalesce_gap", "1.5")],
 )
 def test_values_that_make_no_sense(key: str, value: str) -> None:
     with pytest.raises(OptionError, match=key):
@@ -109,7 +112,9 @@ def test_an_azure_account_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(OptionError, match="pass account_name"):
         open_store("az://c/t", {"account_key": "Zm9v"})
-    assert open_store("abfss://c@acc.dfs.core.windows.net/t", {"account_key": "Zm9v"}).root_uri.startswith("abfss://c@acc")
+    assert open_store("abfss://c@acc.dfs.core.windows.net/t", {"account_key": "Zm9v"}).root_uri.startswith(
+        "abfss://c@acc"
+    )
 
 
 def test_a_malformed_key_is_an_option_error_without_the_key() -> None:

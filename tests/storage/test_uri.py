@@ -61,7 +61,9 @@ def test_of_two_readings_of_a_file_url_the_one_that_exists_counts(tmp_path: Path
     assert parse_location(f"file://{tmp_path}/c%20d").path == f"{tmp_path}/c d"
 
 
-@pytest.mark.parametrize("text", ["", "  ", "s3://", "s3:///t", "ftp://h/t", "hdfs://n/t", "s3:b/t", "https://example.com/t"])
+@pytest.mark.parametrize(
+    "text", ["", "  ", "s3://", "s3:///t", "ftp://h/t", "hdfs://n/t", "s3:b/t", "https://example.com/t"]
+)
 def test_what_is_no_location(text: str) -> None:
     with pytest.raises(InputError, match="location") as caught:
         parse_location(text)

@@ -41,6 +41,7 @@ _DENIED = frozenset(
         "InvalidToken", "PublicAccessNotPermitted",
     ]
 )  # fmt: skip
+_BAD_RANGE = ("Invalid range", "range was invalid", "Wanted range starting at")
 _TOKEN_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal", "performing token request")
 
 
@@ -93,7 +94,7 @@ def _by_status(place: str, text: str) -> StorageError:
     status = _status(text)
     if status in (401, 403):
         return _denied(place, text)
-    if status == 416 or "invalid range" in text.lower() or "range was invalid" in text:
+    if status == 416 or any(mark in text for mark in _BAD_RANGE):
         return StorageError(f"{place}: the range lies beyond its end; the object changed or was cut short")
     if "redirect" in text.lower():
         return StorageError(f"{place}: the store redirects elsewhere; check the region and the endpoint")

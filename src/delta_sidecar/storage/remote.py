@@ -122,7 +122,7 @@ class ObstoreStore:
 
     def _meta(self, listed: Listed) -> ObjectMeta:
         modified = int(listed["last_modified"].timestamp() * 1000)
-        return ObjectMeta(self._relative(listed["path"]), listed["size"], modified, listed["e_tag"])
+        return ObjectMeta(self._relative(listed["path"]), listed["size"], modified, _bare(listed["e_tag"]))
 
     def _relative(self, key: str) -> str:
         return key[len(self._prefix) :]
@@ -143,3 +143,8 @@ class ObstoreStore:
 
 def _path(meta: ObjectMeta) -> str:
     return meta.path
+
+
+def _bare(etag: str | None) -> str | None:
+    """Azure quotes etags in headers, not in listings: compared they must be equal."""
+    return etag.removeprefix("W/").strip('"') if etag else None
