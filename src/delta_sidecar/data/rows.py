@@ -42,7 +42,7 @@ def read_rows(
     """The rows of `files` (batches of a listing) that live and match, in the order of the files.
 
     `columns` are logical names at the top level, in the order wanted; none at all still counts rows.
-    `threads` is the number of files read at once (by default the processors, or 16 for a remote store).
+    `threads` is the number of files read at once (by default one more than there are processors, or 16 for a remote store).
     `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
     holds one row group, or one batch of a large one. `open_other` opens stores for files that lie outside of the table.
     """
@@ -65,7 +65,8 @@ def read_rows(
 
 
 def _default_threads(store: Store) -> int:
-    return (os.cpu_count() or 1) if store.local_path("_") is not None else _REMOTE_THREADS
+    local = store.local_path("_") is not None
+    return (os.cpu_count() or 1) + 1 if local else _REMOTE_THREADS
 
 
 def _check(*, limit: int | None, threads: int | None, memory_budget: int, batch_size: int) -> None:
