@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 from hypothesis import given
@@ -199,6 +201,38 @@ def buckets(instant: int | None, granularity: Granularity) -> set[str | None]:
     if instant is None:
         return {None}
     return {bucket_of(instant, granularity), bucket_of(instant // 10**6 * 10**6, granularity)}
+
+
+def skipped_days() -> dict[date, str]:
+    """Days missing from some zone's calendar, by the time zone database at hand."""
+    found: dict[date, str] = {}
+    for name in available_timezones():
+        zone = ZoneInfo(name)
+        news = [datetime(year, 1, 2, tzinfo=UTC) for year in range(1800, 2038)]
+        for start, end in pairwise(news):
+            if end.astimezone(zone).utcoffset() - start.astimezone(zone).utcoffset() < timedelta(hours=20):  # type: ignore[operator]
+                continue
+            for noon in (start + timedelta(days=day, hours=12) for day in range(-2, 368)):
+                local = noon.replace(tzinfo=zone)
+                if local.astimezone(UTC).astimezone(zone).date() != noon.date():
+                    found[noon.date()] = name
+    return found
+
+
+def test_days_missing_from_a_writers_calendar_lose_no_rows() -> None:
+    """Spark in such a zone formats the missing day as the next one."""
+    skipped = skipped_days()
+    assert date(2011, 12, 30) in skipped
+    schema = our_table("hour")
+    for day in skipped:
+        hours = [datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=h) for h in range(-24, 72, 5)]
+        written = [h + timedelta(days=1) if h.date() == day else h for h in hours]
+        for bound in hours:
+            condition = derived(f"ts <= '{bound.isoformat()}'", schema)
+            assert condition is not None
+            for moment, shifted in zip(hours, written, strict=True):
+                if moment <= bound:
+                    assert evaluate(condition, {"bucket": bucket_of(micros(shifted), "hour")})
 
 
 OTHERS = struct(

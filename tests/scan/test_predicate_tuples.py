@@ -30,6 +30,8 @@ def bound(filters: Any) -> str:
         (("long", "<", 1.5), "long <= 1"),
         (("long", ">=", Decimal("1.5")), "long > 1"),
         (("long", "=", np.int32(3)), "long = 3"),
+        (("long", "<", 10**5000), "long <= 9223372036854775807"),
+        (("double", ">", Decimal("-1e99999")), "double > -inf"),
         (("double", "=", 0.1), "double = 0.1"),
         (("float", "=", np.float32(0.1)), "float = 0.10000000149011612"),
         (("decimal", "=", 0.1), "decimal = Decimal('0.10')"),

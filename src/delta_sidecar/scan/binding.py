@@ -243,7 +243,7 @@ def _key(literal: Literal) -> object:
     """What orders literals of one kind; strings in the order of their UTF-8."""
     match literal:
         case Text(value):
-            return value.encode()
+            return value.encode("utf-8", "surrogatepass")
         case Instant(value, exact):
             return value, not exact
         case Null() | Blank():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from delta_sidecar.log.schema import DataType, PrimitiveType, StructType
-from delta_sidecar.scan.calendar import MICROS_PER_DAY, MICROS_PER_HOUR, MICROS_PER_SECOND, date_of
+from delta_sidecar.scan.calendar import MICROS_PER_DAY, MICROS_PER_HOUR, MICROS_PER_SECOND, date_of, days_of
 from delta_sidecar.scan.expression import And, Column, Compare, Expression, In, IsNull, Or, columns_of
 
 Granularity: TypeAlias = Literal["month", "day", "hour", "minute", "second"]
@@ -28,6 +28,13 @@ GENERATION_EXPRESSION = "delta.generationExpression"
 
 _MOST_VALUES = 1000
 """Of a longer IN list only the range is used."""
+
+_SKIPPED_DAYS = frozenset(
+    days_of(*day)
+    for day in ((1844, 12, 31), (1993, 8, 20), (1993, 8, 21), (1994, 12, 31), (1995, 1, 1), (2011, 12, 30))
+)
+"""Days that places beside the date line left out of their calendar (in some edition of the time zone database).
+Spark formats a date by way of its local midnight: sessions in those zones write the next day's bucket."""
 
 
 def bucket_expression(column: str, granularity: Granularity) -> str:
@@ -185,10 +192,18 @@ def _text_bucket(time: Column, column: Column, granularity: Granularity) -> _Buc
         return None if text is None else Or((Compare(column, ">=", text), Compare(column, "<", "0")))
 
     def at_most(micros: int) -> Expression | None:
-        text = _bucket_of_second(_second_near_1970(micros), granularity)
+        text = _bucket_of_second(_latest_second(micros), granularity)
         return None if text is None else Compare(column, "<=", text)
 
     return _Bucket(time, (column,), at_least, at_most)
+
+
+def _latest_second(micros: int) -> int:
+    """The last second whose bucket a row of that instant or earlier may be in."""
+    second = _second_near_1970(micros)
+    day = second // 86_400
+    late = next((d for d in (day + 1, day) if d - 1 in _SKIPPED_DAYS), None)
+    return second if late is None else (late + 1) * 86_400 - 1
 
 
 def _date_bucket(time: Column, column: Column, tokens: Tokens) -> Iterator[_Bucket]:

@@ -230,7 +230,7 @@ def _plain(literal: Literal, column: Column, name: str) -> Value:
         case "string", Number(text=text) | Float(text=text) | Boolean(text=text) | Day(text=text) | Instant(text=text):
             return text if text is not None else _misfit(literal, column)
         case "binary", Text(value):
-            return value.encode()
+            return value.encode("utf-8", "surrogatepass")
         case "binary", Bytes(data):
             return data
         case "boolean", Boolean(flag):

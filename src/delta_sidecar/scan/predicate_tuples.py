@@ -106,7 +106,7 @@ def literal(value: Any) -> Literal:
         case str():
             return Text(str(value)) if value else Blank()
         case int():
-            return Number(Decimal(int(value)), str(int(value)))
+            return Number(Decimal(value), str(Decimal(value)))  # `str` of an int stops at 4,300 digits
         case float():
             return Float(float(value), str(float(value)))
         case Decimal():
