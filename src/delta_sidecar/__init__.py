@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from delta_sidecar.errors import (
     AccessDeniedError,
     CorruptDataError,
@@ -23,13 +26,37 @@ from delta_sidecar.errors import (
     UnsupportedTypeError,
     VersionNotFoundError,
 )
-from delta_sidecar.scan.infos import FileInfo
-from delta_sidecar.scan.metrics import ScanMetrics
-from delta_sidecar.scan.plan import ScanPlan
-from delta_sidecar.scan.stream import FileScan
-from delta_sidecar.table import DeltaTable
+
+if TYPE_CHECKING:
+    from delta_sidecar.scan.infos import FileInfo
+    from delta_sidecar.scan.metrics import ScanMetrics
+    from delta_sidecar.scan.plan import ScanPlan
+    from delta_sidecar.scan.stream import FileScan
+    from delta_sidecar.table import DeltaTable
 
 __version__ = "0.1.0"
+
+_LATER = {
+    "DeltaTable": "delta_sidecar.table",
+    "FileInfo": "delta_sidecar.scan.infos",
+    "FileScan": "delta_sidecar.scan.stream",
+    "ScanMetrics": "delta_sidecar.scan.metrics",
+    "ScanPlan": "delta_sidecar.scan.plan",
+}
+"""What brings pyarrow is imported when it is first asked for: `sidecar --help` does without."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_LATER[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 __all__ = [
     "AccessDeniedError",
