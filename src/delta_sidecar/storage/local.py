@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TypeVar
+from operator import itemgetter
 
 from delta_sidecar.errors import AccessDeniedError, InputError, ObjectExistsError, ObjectNotFoundError, StorageError
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
 from delta_sidecar.storage.uri import Location
 
-T = TypeVar("T")
 _PAGE = 1000
 
 
@@ -65,10 +64,9 @@ class LocalStore:
 
     def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
         directory = prefix.rpartition("/")[0]
-        below = f"{directory}/" if directory else ""
         with self._errors(prefix):
-            names = self._walk(below, lambda name: name > offset and name.startswith(prefix), prefix, offset)
-            while page := list(islice(names, _PAGE)):
+            found = self._walk(f"{directory}/" if directory else "", prefix, offset)
+            while page := list(islice(found, _PAGE)):
                 yield page
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
@@ -94,24 +92,28 @@ class LocalStore:
             raise InputError(f"path {path!r} is not below {self.root_uri}")
         return f"{self._root.rstrip('/')}/{path}"
 
-    def _walk(self, below: str, wanted: Callable[[str], bool], prefix: str, offset: str) -> Iterator[ObjectMeta]:
-        """Objects below a directory, in path order, entering only directories that may hold wanted ones."""
-        for name, entry in self._entries(below):
+    def _walk(self, below: str, prefix: str, offset: str) -> Iterator[ObjectMeta]:
+        """The wanted objects below a directory, in path order; each is looked at only when its turn comes."""
+        for name, entry in sorted(self._entries(below, prefix, offset), key=itemgetter(0)):
             if name.endswith("/"):
-                if _may_hold(name, prefix, offset):
-                    yield from self._walk(name, wanted, prefix, offset)
-            elif wanted(name):
+                yield from self._walk(name, prefix, offset)
+            else:
                 with suppress(FileNotFoundError):
                     yield _meta(name, entry.stat())
 
-    def _entries(self, below: str) -> list[tuple[str, os.DirEntry[str]]]:
-        """The entries of a directory; a directory's name ends in `/`, which puts its files in path order."""
+    def _entries(self, below: str, prefix: str, offset: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """The entries of a directory that are wanted or may hold what is; a directory's name ends in `/`, which
+        puts its files in path order."""
         try:
             with os.scandir(f"{self._root}/{below}") as found:
-                named = [(f"{below}{e.name}/" if e.is_dir() else f"{below}{e.name}", e) for e in found]
+                for entry in found:
+                    name = f"{below}{entry.name}/" if entry.is_dir() else below + entry.name
+                    if (name > offset and name.startswith(prefix)) or (
+                        name[-1] == "/" and _holds(name, prefix, offset)
+                    ):
+                        yield name, entry
         except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(named, key=lambda pair: pair[0])
+            return
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:
@@ -128,7 +130,8 @@ class LocalStore:
             raise StorageError(f"{place}: {e.strerror or e}") from e
 
 
-def _may_hold(directory: str, prefix: str, offset: str) -> bool:
+def _holds(directory: str, prefix: str, offset: str) -> bool:
+    """Whether a directory may hold what is asked for."""
     related = directory.startswith(prefix) or prefix.startswith(directory)
     return related and (directory > offset or offset.startswith(directory))
 

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
+from typing import TypeVar
 
 from delta_sidecar.storage.ranges import DEFAULT_GAP, coalesce, cut
 from delta_sidecar.storage.store import Buffer, ByteRange
 
 _WORKERS = 32
 
+T = TypeVar("T")
+
 
 @cache
 def request_pool() -> ThreadPoolExecutor:
-    """Threads that only wait for one request each; a task on it never waits for another task on it."""
+    """Threads that wait for one request each."""
     return ThreadPoolExecutor(_WORKERS, thread_name_prefix="sidecar-request")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=request_pool.cache_clear)  # the child has none of the threads
+
+
+def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of tasks that run at the same time, the first on the caller's thread.
+
+    A task no thread has begun is done here: so callers that are on the pool themselves cannot wait for each other.
+    """
+    pending = [request_pool().submit(task) for task in tasks[1:]]
+    try:
+        first = [task() for task in tasks[:1]]
+        rest = [task() if one.cancel() else one.result() for one, task in zip(pending, tasks[1:], strict=True)]
+        return first + rest
+    finally:
+        for one in pending:
+            one.cancel()
 
 
 def fetch_ranges(
     get_range: Callable[[str, int, int], Buffer], path: str, ranges: Sequence[ByteRange], gap: int = DEFAULT_GAP
 ) -> list[Buffer]:
-    """The ranges in the order asked for: coalesced, each request on a thread of its own."""
+    """The ranges in the order asked for: coalesced, the requests side by side."""
     requests = coalesce(ranges, gap)
-    if len(requests) == 1:
-        return cut(ranges, requests, [get_range(path, requests[0].start, requests[0].length)])
-    answers = list(request_pool().map(lambda r: get_range(path, r.start, r.length), requests))
+    answers = side_by_side([partial(get_range, path, r.start, r.length) for r in requests])
     return cut(ranges, requests, answers)

@@ -7,7 +7,7 @@ requests are counted, capped and resumed in one place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import obstore
@@ -109,14 +109,15 @@ class ObstoreStore:
             return
 
     def _in_order(self, pages: Iterable[Sequence[Listed]]) -> Iterator[list[ObjectMeta]]:
-        """Non-empty pages in path order; a service that promised it and lied is an error, not a short table."""
-        metas: Iterator[list[ObjectMeta]] = ([self._meta(listed) for listed in page] for page in pages if page)
-        if not self._ordered:
-            metas = iter([sorted((m for page in metas for m in page), key=_path)])
+        """Non-empty pages in path order. A service that breaks its promise (hierarchical Azure accounts sort `/`
+        before all else) is put right as long as nothing out of order has gone out; then it is an error."""
+        metas = ([self._meta(listed) for listed in page] for page in pages if page)
         last = ""
-        for page in filter(None, metas):
-            if page[0].path < last or any(a.path > b.path for a, b in pairwise(page)):
-                raise StorageError(f"{self.root_uri}: the store does not list in path order")
+        for page in metas:
+            if not self._ordered or not _is_sorted(page):
+                page = sorted(chain(page, *metas), key=_path)
+            if page[0].path < last:
+                raise StorageError(f"{self.root_uri}: the store does not list in path order; no listing can be trusted")
             last = page[-1].path
             yield page
 
@@ -139,6 +140,10 @@ class ObstoreStore:
         if len(data) != expected:
             raise broken_body(self._place(path), len(data), expected)
         return data
+
+
+def _is_sorted(page: Sequence[ObjectMeta]) -> bool:
+    return all(a.path <= b.path for a, b in pairwise(page))
 
 
 def _path(meta: ObjectMeta) -> str:

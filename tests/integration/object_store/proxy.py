@@ -106,10 +106,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         proxy: Proxy = self.server.proxy  # type: ignore[attr-defined]
         if self.command != "HEAD":
-            self.wfile.write(data[:cut])
-            proxy.sent += len(data[:cut])
+            self._send(proxy, data[:cut])
         if cut is not None:
             self._hang_up()
+
+    def _send(self, proxy: Proxy, data: bytes) -> None:
+        try:
+            for start in range(0, len(data), 1 << 16):
+                self.wfile.write(data[start : start + (1 << 16)])
+                proxy.sent += len(data[start : start + (1 << 16)])
+        except ConnectionError:
+            self.close_connection = True
 
     def _hang_up(self) -> None:
         self.wfile.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -125,6 +126,20 @@ class ServerContract(StoreContract):
         chunks = [len(chunk) for chunk in store.get_stream("a", 50_000)]
         assert sum(chunks) == len(DATA)
         assert proxy.sent <= len(DATA) + 2 * 200_000
+
+    def test_a_stream_that_is_left_stops_the_transfer(
+        self, server: ObjectServer, behind: tuple[ObjectServer, Proxy]
+    ) -> None:
+        uri = server.uri(uuid.uuid4().hex)
+        open_store(uri, server.storage_options).put_if_absent("a", bytes(32 << 20))
+        stream = open_store(uri, behind[0].storage_options).get_stream("a", 100_000)
+        next(stream)
+        stream.close()  # type: ignore[attr-defined]
+        sent = -1
+        while sent != behind[1].sent:
+            sent = behind[1].sent
+            time.sleep(0.3)
+        assert 100_000 <= sent < 24 << 20
 
     @pytest.mark.parametrize("verb", READS)
     def test_a_connection_cut_again_and_again_is_given_up(self, behind: tuple[ObjectServer, Proxy], verb: str) -> None:
