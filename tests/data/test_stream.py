@@ -53,6 +53,18 @@ def test_a_large_remote_file_is_read_by_ranges(tmp_path: Path, monkeypatch: pyte
     assert listing.table(store=store).equals(wide)
 
 
+def test_a_large_remote_file_cut_short_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delta_sidecar.data.sources.SMALL_FILE", 1000)
+    listing = made(tmp_path, 1, rows=10_000)
+    path = tmp_path / "part-00000.parquet"
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(CorruptDataError, match=r"part-00000.*shorter than"):
+        listing.table(store=CountingStore(open_store(tmp_path)))
+    path.unlink()
+    with pytest.raises(CorruptDataError, match=r"part-00000.*missing"):
+        listing.table(store=CountingStore(open_store(tmp_path)))
+
+
 def test_a_closed_stream_makes_no_further_request(tmp_path: Path) -> None:
     store = CountingStore(open_store(tmp_path))
     stream = made(tmp_path, 100).read(store=store, threads=3)

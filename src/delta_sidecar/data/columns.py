@@ -52,6 +52,11 @@ class StoredColumns:
     leaves: tuple[int, ...]
     """The Parquet columns to read, in file order."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the columns are stored in the wanted order and types, so that nothing is left to do."""
+        return all(c.place == i and c.convert is None for i, c in enumerate(self.columns))
+
     def read(self, table: pa.Table) -> Columns:
         """The columns in the table's types, out of those read from the file."""
         return {column.name: column.read(table) for column in self.columns}

@@ -30,13 +30,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
+from delta_sidecar.data.sources import is_cut_short
 from delta_sidecar.data.z85 import z85_decode
 from delta_sidecar.errors import (
-    AccessDeniedError,
     CorruptDataError,
     ObjectNotFoundError,
     StorageError,
-    StoreUnavailableError,
     UnsupportedFeatureError,
 )
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
@@ -179,10 +178,8 @@ def _ranges(store: Store, path: str, frame: ByteRange, where: str) -> list[Buffe
         return store.get_ranges(path, [ByteRange(0, 1), frame])
     except ObjectNotFoundError:
         raise CorruptDataError(f"{where} is missing; restore it or repair the table") from None
-    except (AccessDeniedError, StoreUnavailableError):
-        raise
-    except StorageError:
-        if store.head(path).size >= frame.end:
+    except StorageError as error:
+        if not is_cut_short(store, path, frame.end, error):
             raise
         raise CorruptDataError(f"{where} is shorter than the log says; restore it or repair the table") from None
 

@@ -89,6 +89,8 @@ class Layout:
     filtering: StoredColumns
     others: StoredColumns
     all: StoredColumns
+    is_direct: bool
+    """Without a filter, what is read is the output already."""
 
 
 class _Layouts:
@@ -113,11 +115,13 @@ class _Layouts:
 
     def _new(self, schema: pa.Schema) -> Layout:
         filtering, others = self._request.filter_fields, self._request.other_fields
+        unfiltered = self._stored(schema, others)
         return Layout(
             schema,
-            self._stored(schema, filtering),
-            self._stored(schema, others),
-            self._stored(schema, filtering + others),
+            filtering=self._stored(schema, filtering),
+            others=unfiltered,
+            all=self._stored(schema, filtering + others),
+            is_direct=unfiltered.is_plain and others == self._request.output,
         )
 
     def _stored(self, schema: pa.Schema, fields: Sequence[StructField]) -> StoredColumns:
@@ -137,6 +141,12 @@ class _Rows:
         for start in range(0, count, size):
             yield from self.output({}, min(size, count - start), None)
 
+    def direct(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Rows that need nothing but their schema."""
+        for batch in table.to_batches(max_chunksize=self.request.batch_size):
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.request.schema)
+
     def filtering(self, columns: Columns, count: int) -> pa.ChunkedArray:
         """Which of the rows the predicate is true for."""
         assert self.request.row_predicate is not None
@@ -148,7 +158,7 @@ class _Rows:
         """The rows to keep, in the request's schema."""
         data = {f.name: columns[f.name] for f in self.request.output if f.name in columns}
         table = _table(count, data)
-        if keep is not None:
+        if keep is not None and _count(keep) < count:
             table = table.filter(keep)
         for batch in table.to_batches(max_chunksize=self.request.batch_size) if data else [_batch(table.num_rows, {})]:
             if batch.num_rows:
@@ -194,12 +204,15 @@ class _OpenFile:
     def _whole(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
         """A span that fits the memory it may take: the columns already read for the predicate are kept."""
         keep, columns = self._live(span), Columns()
+        if keep is None and self.request.row_predicate is None and self.layout.is_direct:
+            yield from rows.direct(self._table(span, self.layout.others))
+            return
         if self.request.row_predicate is not None:
-            columns = self._read(span, self.layout.filtering)
+            columns = self.layout.filtering.read(self._table(span, self.layout.filtering))
             keep = _both(keep, rows.filtering(columns, span.count))
             if not _any(keep):
                 return
-        columns |= self._read(span, self.layout.others)
+        columns |= self.layout.others.read(self._table(span, self.layout.others))
         yield from rows.output(columns, span.count, keep)
 
     def _in_batches(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
@@ -221,14 +234,14 @@ class _OpenFile:
         live = None if self.deleted is None else self.deleted.kept(span.start, span.start + span.count)
         return None if live is None else pa.chunked_array([booleans(live)])
 
-    def _read(self, span: RowSpan, stored: StoredColumns) -> Columns:
+    def _table(self, span: RowSpan, stored: StoredColumns) -> pa.Table:
+        """The columns as the file stores them."""
         if not stored.leaves:
-            return stored.read(_table(span.count, {}))
+            return _table(span.count, {})
         self.source.announce(span.groups, stored.leaves)
-        table = self.source.parquet.reader.read_row_groups(
+        return self.source.parquet.reader.read_row_groups(
             span.groups, column_indices=stored.leaves, use_threads=span.bytes >= _PARALLEL_BYTES
         )
-        return stored.read(table)
 
     def _stream(self, span: RowSpan, stored: StoredColumns) -> Iterator[tuple[Columns, int]]:
         if not stored.leaves:
@@ -247,7 +260,11 @@ def _both(left: pa.ChunkedArray | None, right: pa.ChunkedArray) -> pa.ChunkedArr
 
 
 def _any(keep: pa.ChunkedArray | None) -> bool:
-    return keep is None or any(chunk.true_count for chunk in keep.chunks)
+    return keep is None or _count(keep) > 0
+
+
+def _count(keep: pa.ChunkedArray) -> int:
+    return sum(chunk.true_count for chunk in keep.chunks)
 
 
 def _batch(count: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:

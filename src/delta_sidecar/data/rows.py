@@ -42,9 +42,9 @@ def read_rows(
     """The rows of `files` (batches of a listing) that live and match, in the order of the files.
 
     `columns` are logical names at the top level, in the order wanted; none at all still counts rows.
-    `threads` is the number of files read at once (by default one more than there are processors, or 16 for a remote store).
-    `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
-    holds one row group, or one batch of a large one. `open_other` opens stores for files that lie outside of the table.
+    `threads` is the number of files read at once (by default one more than the processors, or 16 for a remote
+    store). `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
+    holds one row group, or one batch of a large one. `open_other` opens stores for files outside of the table.
     """
     _check(limit=limit, threads=threads, memory_budget=memory_budget, batch_size=batch_size)
     workers = threads or _default_threads(store)

@@ -11,7 +11,14 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sidecar.errors import AccessDeniedError, CorruptDataError, ObjectNotFoundError, UnsupportedTypeError
+from delta_sidecar.errors import (
+    AccessDeniedError,
+    CorruptDataError,
+    ObjectNotFoundError,
+    StorageError,
+    StoreUnavailableError,
+    UnsupportedTypeError,
+)
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import ByteRange, Store
 from delta_sidecar.storage.uri import parse_location, resolve_log_path
@@ -79,6 +86,13 @@ def _chunk_range(chunk: pq.ColumnChunkMetaData) -> ByteRange:
     return ByteRange(start, chunk.total_compressed_size)
 
 
+def is_cut_short(store: Store, path: str, size: int, error: StorageError) -> bool:
+    """Whether a read failed because the object has fewer bytes than the log says."""
+    if isinstance(error, AccessDeniedError | StoreUnavailableError | ObjectNotFoundError):
+        return False
+    return store.head(path).size < size
+
+
 @contextmanager
 def open_parquet(sources: Sources, log_path: str, size: int) -> Iterator[OpenParquet]:
     """The Parquet file a path in the log means. What is wrong with it is said with its name."""
@@ -99,8 +113,18 @@ def _bytes_of(sources: Sources, log_path: str, size: int) -> Iterator[pa.NativeF
     elif size <= SMALL_FILE:
         yield pa.BufferReader(pa.py_buffer(store.get(path)))
     else:
-        with RangedFile(store, path, size) as ranged:
+        with _whole_object(store, path, size), RangedFile(store, path, size) as ranged:
             yield ranged
+
+
+@contextmanager
+def _whole_object(store: Store, path: str, size: int) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        if not is_cut_short(store, path, size, error):
+            raise
+        raise CorruptDataError(f"it is shorter than the {size} bytes the log says; restore it") from None
 
 
 @contextmanager
