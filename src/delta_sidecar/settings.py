@@ -24,8 +24,10 @@ class Settings:
     """Row groups of an index read ahead of the consumer."""
     strategy: str = "auto"
     """`auto`, `reverse` or `forward`."""
-    batch_size: int = 65_536
-    """File rows in a batch, at most."""
+    batch_size: int = 16_384
+    """File rows in a batch, at most. Larger ones are not faster and cost memory in proportion."""
+    row_batch_size: int = 65_536
+    """Rows of data in a batch, at most."""
     memory_budget: int = 64 << 20
     """Bytes a scan may have in flight."""
     read_threads: int = 0

@@ -320,7 +320,7 @@ class DeltaTable:
             limit=limit,
             threads=settings.read_threads or None,
             memory_budget=settings.memory_budget,
-            batch_size=settings.batch_size,
+            batch_size=settings.row_batch_size,
             partition_timezone=settings.partition_timezone,
             open_other=lambda location: open_store(location, self._storage_options),
         )

@@ -39,6 +39,16 @@ class Add(msgspec.Struct, gc=False):
     clusteringProvider: str | None = None
 
 
+class BareAdd(msgspec.Struct, gc=False):
+    """An add without its stats and tags: their text is most of a commit, and costs most of its parsing."""
+
+    path: str
+    size: int | None = None
+    modificationTime: int | None = None
+    partitionValues: dict[str, str | None] | None = None
+    deletionVector: DeletionVector | None = None
+
+
 class Remove(msgspec.Struct, gc=False):
     path: str
     deletionVector: DeletionVector | None = None
@@ -102,6 +112,13 @@ class FileLine(msgspec.Struct, gc=False):
     """A line of a commit, read only for its file."""
 
     add: Add | None = None
+    remove: Remove | None = None
+
+
+class BareFileLine(msgspec.Struct, gc=False):
+    """A line of a commit, read only for its file, without stats and tags."""
+
+    add: BareAdd | None = None
     remove: Remove | None = None
 
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
-from delta_sidecar.log.actions import Add, DeletionVector, FileLine, Remove
-from delta_sidecar.log.files import DELETION_VECTOR, STRING_MAP
+from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, DeletionVector, FileLine, Remove
+from delta_sidecar.log.files import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
@@ -30,6 +30,9 @@ _BLOCK = 1 << 20
 """Bytes of commit text parsed at a time."""
 HELD_LIMIT = 4 << 20
 """A commit larger than this is streamed, never held."""
+
+
+_BARE_COLUMNS = frozenset(DEFAULT_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +152,17 @@ def file_batches(
     blocks: Iterable[Buffer], path: str, columns: Sequence[str], maker: KeyMaker
 ) -> Iterator[CommitBatch]:
     """A commit's adds and removes, a batch for each block; `columns` are those of `FILE_SCHEMA` to fill."""
-    for lines in decode_lines(blocks, FileLine, path):
+    line_type = BareFileLine if set(columns) <= _BARE_COLUMNS else FileLine
+    for lines in decode_lines(blocks, line_type, path):
         adds = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
             yield commit_batch(adds, removes, columns, maker)
 
 
-def commit_batch(adds: list[Add], removes: list[Remove], columns: Sequence[str], maker: KeyMaker) -> CommitBatch:
+def commit_batch(
+    adds: Sequence[Add | BareAdd], removes: Sequence[Remove], columns: Sequence[str], maker: KeyMaker
+) -> CommitBatch:
     """Actions as Arrow, with their replay keys."""
     return CommitBatch(
         adds=add_rows(adds, columns),
@@ -165,7 +171,7 @@ def commit_batch(adds: list[Add], removes: list[Remove], columns: Sequence[str],
     )
 
 
-def add_rows(adds: list[Add], columns: Sequence[str]) -> pa.RecordBatch:
+def add_rows(adds: Sequence[Add | BareAdd], columns: Sequence[str]) -> pa.RecordBatch:
     """Rows of `FILE_SCHEMA` for adds that are Python objects."""
     filled = [_BUILDERS[name](adds) for name in columns]
     return pa.RecordBatch.from_arrays(filled, names=list(columns))
@@ -196,7 +202,7 @@ def _deletion_vectors(vectors: list[DeletionVector | None]) -> pa.StructArray:
     return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR), mask=absent)
 
 
-_BUILDERS: dict[str, Callable[[list[Add]], pa.Array]] = {
+_BUILDERS: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
     "path": lambda adds: arrays.strings([a.path for a in adds]),
     "size": lambda adds: arrays.int64s([a.size for a in adds]),
     "modification_time": lambda adds: arrays.int64s([a.modificationTime for a in adds]),

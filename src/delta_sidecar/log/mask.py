@@ -8,7 +8,7 @@ run and settles nearly every row of a base without a comparison; what it lets th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,7 +94,8 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    keys: pa.BinaryArray
+    keys: pa.ChunkedArray
+    """In the order they came: merging runs copies none of them."""
     order: NDArray[np.int32]
     """Row of `keys` for each hash."""
     hashes: NDArray[np.uint64]
@@ -105,22 +106,26 @@ class _Run:
 
     @classmethod
     def of(cls, keys: pa.BinaryArray) -> _Run:
-        hashes = hash_keys(keys)
-        order = np.argsort(hashes, kind="stable").astype(np.int32)
-        hashes = hashes[order]
-        width = max(10, int(len(keys)).bit_length() + 4)
+        return cls._sorted(pa.chunked_array([keys]), np.arange(len(keys), dtype=np.int32), hash_keys(keys))
+
+    @classmethod
+    def _sorted(cls, keys: pa.ChunkedArray, rows: NDArray[np.int32], hashes: NDArray[np.uint64]) -> _Run:
+        by_hash = np.argsort(hashes, kind="stable")
+        hashes = hashes[by_hash]
+        width = max(10, len(hashes).bit_length() + 4)
         shift = np.uint64(64 - width)
-        slots = hashes >> shift
-        bits = np.zeros(1 << (width - 3), np.uint8)
-        np.bitwise_or.at(bits, (slots >> np.uint64(3)).astype(np.int64), _bit(slots))
-        return cls(keys, order, hashes, bits, shift)
+        return cls(keys, rows[by_hash], hashes, _bitmap(hashes >> shift, width), shift)
 
     @property
     def nbytes(self) -> int:
         return int(self.keys.nbytes) + self.order.nbytes + self.hashes.nbytes + self.bits.nbytes
 
     def merged(self, other: _Run) -> _Run:
-        return _Run.of(pa.concat_arrays([self.keys, other.keys]))
+        return _Run._sorted(
+            pa.chunked_array([*self.keys.chunks, *other.keys.chunks]),
+            np.concatenate([self.order, other.order + np.int32(len(self.keys))]),
+            np.concatenate([self.hashes, other.hashes]),
+        )
 
     def find(self, keys: pa.BinaryArray, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """The rows of `keys` that are in this run."""
@@ -143,17 +148,24 @@ class _Run:
             rows, at, hashes = rows[alive], at[alive], hashes[alive]
             if not len(rows):
                 break
-            same = arrays.to_numpy_bool(pc.equal(_take(keys, rows), _take(self.keys, self.order[at])))
+            equal = pc.equal(_take(self.keys, self.order[at]).combine_chunks(), _take(keys, rows))
+            same = arrays.to_numpy_bool(equal)
             found.append(rows[same])
             rows, at, hashes = rows[~same], at[~same] + 1, hashes[~same]
         return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _bitmap(slots: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
+    bits = np.zeros(1 << (width - 3), np.uint8)
+    np.bitwise_or.at(bits, (slots >> np.uint64(3)).astype(np.int64), _bit(slots))
+    return bits
 
 
 def _bit(slots: NDArray[np.uint64]) -> NDArray[np.uint8]:
     return np.left_shift(np.uint8(1), (slots & np.uint64(7)).astype(np.uint8))
 
 
-def _take(array: pa.Array, rows: NDArray[np.integer]) -> pa.Array:
+def _take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:
     indices = np.ascontiguousarray(rows, np.int64)
     return array.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)]))
 

@@ -16,7 +16,7 @@ from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
 
-_STREAM_BUFFER = 256 << 10
+_STREAM_BUFFER = 64 << 10
 
 
 class LogParquet:
@@ -93,7 +93,7 @@ class LogParquet:
             yield from self._group(group, leaves, batch_size)
 
     def _group(self, group: int, leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
-        batches = self._file.iter_batches(batch_size, row_groups=[group], columns=list(leaves), use_threads=True)
+        batches = self._file.iter_batches(batch_size, row_groups=[group], columns=list(leaves), use_threads=False)
         while True:
             try:
                 batch = next(batches, None)

@@ -13,14 +13,14 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.log.actions import DeletionVector
 
-_SUSPECT = r"%|:|^/|^\.|/\.|//"
+_suspect = re.compile(r"%|:|^/|^\.|/\.|//").search
 """What a path must contain for its canonical form to differ from its text."""
-_suspect = re.compile(_SUSPECT).search
+_MARKS = (b"%", b":", b"//", b"/.")
+_LEADING = np.frombuffer(b"/.", np.uint8)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SCHEME_ALIASES = {b"s3a": b"s3", b"s3n": b"s3", b"abfs": b"abfss", b"wasb": b"abfss", b"wasbs": b"abfss"}
@@ -92,10 +92,25 @@ class KeyMaker:
         return _append_ids(plain, vectors)
 
     def _canonical_array(self, paths: pa.StringArray) -> pa.BinaryArray:
-        suspects = pc.match_substring_regex(paths, _SUSPECT)
-        if not suspects.true_count:
+        if _all_plain(paths):
             return paths.view(pa.binary())
         return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
+
+
+def _all_plain(paths: pa.StringArray) -> bool:
+    """Does no path need another spelling? Looked for in the bytes of all paths at once, many times faster than by row."""
+    if not len(paths):
+        return True
+    _, offset_buffer, data_buffer = paths.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[paths.offset : paths.offset + len(paths) + 1]
+    start, stop = int(offsets[0]), int(offsets[-1])
+    if start == stop:
+        return True
+    data = data_buffer.slice(start, stop - start).to_pybytes()
+    if any(mark in data for mark in _MARKS):
+        return False
+    first = np.frombuffer(data, np.uint8)[np.minimum(offsets[:-1] - start, len(data) - 1)]
+    return not np.isin(first, _LEADING).any()
 
 
 def _resolve_dots(path: bytes) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -64,8 +64,7 @@ def num_records(stats: pa.Array, stats_parsed: pa.StructArray | None = None) -> 
 
 
 def _text_num_records(stats: pa.Array) -> pa.Int64Array:
-    decoder = LeafDecoder({NUM_RECORDS: int})
-    return _non_negative(integers(decoder.read(stats)[NUM_RECORDS]))
+    return _non_negative(integers(_decoder(()).read(stats)[NUM_RECORDS]))
 
 
 class FileBounds:
@@ -162,7 +161,7 @@ class FileBounds:
         if stats is None or not self._columns:
             return None
         complete = self._complete()
-        decoder = LeafDecoder(_leaves(self._columns))
+        decoder = _decoder(self._columns)
         if complete is None:
             return None, decoder.read(stats)
         if complete.all():
@@ -183,6 +182,12 @@ class FileBounds:
     def _column(self, name: str) -> pa.Array | None:
         index = self._batch.schema.get_field_index(name)
         return None if index < 0 else self._batch.column(index)
+
+
+@lru_cache(maxsize=32)
+def _decoder(columns: tuple[Column, ...]) -> LeafDecoder:
+    """Kept between batches: making its struct costs as much as decoding hundreds of rows."""
+    return LeafDecoder(_leaves(columns))
 
 
 def _leaves(columns: Sequence[Column]) -> dict[Path, Any]:

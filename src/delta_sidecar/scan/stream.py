@@ -29,7 +29,7 @@ from delta_sidecar.storage.metered import Cost, MeteredStore
 
 _log = logging.getLogger(__name__)
 
-_STATS_BATCH = 8_192
+_STATS_BATCH = 2_048
 """Rows read at a time when each carries a kilobyte of JSON stats."""
 
 
