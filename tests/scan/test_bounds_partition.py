@@ -56,9 +56,11 @@ def test_values_are_keyed_by_physical_name() -> None:
 UTC = UTC
 READABLE: list[tuple[Any, str, Any]] = [
     ("byte", "-128", -128), ("short", "32767", 32767), ("integer", "-1", -1), ("long", str(2**63 - 1), 2**63 - 1),
-    ("float", "0.5", 0.5), ("float", "1e-3", 0.0010000000474974513), ("double", "-1.5E10", -1.5e10), ("double", "5", 5.0),
+    ("float", "0.5", 0.5), ("float", "1e-3", 0.0010000000474974513), ("double", "-1.5E10", -1.5e10),
+    ("double", "5", 5.0),
     ("double", "Infinity", math.inf), ("double", "-Infinity", -math.inf), ("float", "1e39", math.inf),
-    (decimal(10, 2), "1.5", Decimal("1.50")), (decimal(10, 2), "7", Decimal("7.00")), (decimal(10, 2), "1.500", Decimal("1.50")),
+    (decimal(10, 2), "1.5", Decimal("1.50")), (decimal(10, 2), "7", Decimal("7.00")),
+    (decimal(10, 2), "1.500", Decimal("1.50")),
     (decimal(10, 2), "-15e-1", Decimal("-1.50")), (decimal(38, 0), "9" * 38, Decimal("9" * 38)),
     ("string", " a ", " a "), ("boolean", "true", True), ("boolean", "FALSE", False), ("binary", "\x01A", b"\x01A"),
     ("date", "2026-02-10", date(2026, 2, 10)),
@@ -70,7 +72,8 @@ READABLE: list[tuple[Any, str, Any]] = [
     ("timestamp_ntz", "2026-02-10", datetime(2026, 2, 10)),
 ]  # fmt: skip
 UNREADABLE: list[tuple[Any, str]] = [
-    ("byte", "128"), ("long", str(2**63)), ("long", "1.5"), ("long", "1_0"), ("long", " 1"), ("double", "1_0"), ("double", "x"),
+    ("byte", "128"), ("long", str(2**63)), ("long", "1.5"), ("long", "1_0"), ("long", " 1"), ("double", "1_0"),
+    ("double", "x"),
     (decimal(4, 2), "1.555"), (decimal(4, 2), "100"), (decimal(4, 2), "x"), ("boolean", "1"), ("date", "2026-02-30"),
     ("date", "2026-02-10 00:00:00"), ("timestamp", "noon"), ("timestamp", "2026-02-10 22:00:00.1234567"),
     ("timestamp_ntz", "2026-02-10T22:00:00+01:00"),

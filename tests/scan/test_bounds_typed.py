@@ -175,7 +175,8 @@ maps = pa.MapArray.from_arrays(arrays.list_offsets(__import__("numpy").array([1,
     arrays.strings(["p", "p"]), arrays.strings(["2026-01-01 00:00:00", ""])).cast(STRING_MAP)
 batch = pa.RecordBatch.from_arrays([arrays.strings([text, None]), maps], ["stats", "partition_values"])
 v = {"l": 1, "d": 1.5, "s": "a", "t": 1767225600000000, "a": 20454, "b": True, "m": Decimal("1.25")}
-terms = [t for n, c in cols.items() for t in (Compare(c, ">=", v[n]), In(c, (v[n],)), Not(IsNull(c)), Not(In(c, (v[n],))))]
+terms = [t for n, c in cols.items() for t in (Compare(c, ">=", v[n]), In(c, (v[n],)), Not(IsNull(c)), Not(In(c,
+(v[n],))))]
 terms += [Compare(p, "=", 1767225600000000), Like(cols["s"], "a%")]
 source = FileBounds(batch, [*cols.values(), p])
 for term in terms:

@@ -146,7 +146,8 @@ def test_kleene() -> None:
     for expression, expected in [
         (yes, True), (no, False), (maybe, False), (Not(yes), False), (Not(no), True), (Not(maybe), False),
         (And((yes, no)), False), (And((yes, maybe)), False), (Or((no, yes)), True), (Or((no, maybe)), False),
-        (Not(And((yes, no))), True), (Not(And((yes, maybe))), False), (Not(Or((no, maybe))), False), (Not(Or((no, no))), True),
+        (Not(And((yes, no))), True), (Not(And((yes, maybe))), False), (Not(Or((no, maybe))), False),
+        (Not(Or((no, no))), True),
     ]:  # fmt: skip
         assert one(expression, None) is expected, str(expression)
 
@@ -185,8 +186,10 @@ def test_long_in_lists() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "escape", "expected"),
-    [("b%", "", [True, True, False]), ("bc%", "", [True, False, False]), ("a%", "", [False, False, False]), ("%", "", [True, True, True]),
-     ("_x", "", [True, True, True]), ("e_", "", [False, False, True]), ("bd", "", [False, True, False]), ("b\\%", "\\", [False, False, False]),
+    [("b%", "", [True, True, False]), ("bc%", "", [True, False, False]), ("a%", "", [False, False, False]),
+    ("%", "", [True, True, True]),
+     ("_x", "", [True, True, True]), ("e_", "", [False, False, True]), ("bd", "", [False, True, False]),
+     ("b\\%", "\\", [False, False, False]),
      ("b\\%%", "\\", [False, False, False]), ("e%z", "", [False, False, True]), ("", "", [False, False, False])],
 )  # fmt: skip
 def test_like(pattern: str, escape: str, expected: list[bool]) -> None:

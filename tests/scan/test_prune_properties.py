@@ -51,7 +51,7 @@ VALUES: dict[DataType, st.SearchStrategy[Any]] = {
     PrimitiveType("long"): st.one_of(st.integers(-5, 5), st.integers(-(2**63), 2**63 - 1)),
     PrimitiveType("byte"): st.integers(-128, 127),
     PrimitiveType("float"): FLOAT32,
-    PrimitiveType("double"): st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 0.1, float("nan")])),
+    PrimitiveType("double"): st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 1.0, float("nan")])),
     PrimitiveType("string"): TEXTS,
     PrimitiveType("date"): st.integers(-719_162, 2_932_896),
     PrimitiveType("timestamp"): MICROS,
@@ -165,7 +165,8 @@ def conditions(draw: st.DrawFn, of: Column, values: st.SearchStrategy[Any]) -> E
     literal = draw(values)
     if form == "like" and isinstance(literal, str):
         return Like(of, literal[: draw(st.integers(0, 40))] + "%")
-    return Compare(of, draw(st.sampled_from(OPERATORS)), literal)  # type: ignore[arg-type]
+    compared = Compare(of, draw(st.sampled_from(OPERATORS)), literal)  # type: ignore[arg-type]
+    return Not(compared) if draw(st.booleans()) else compared
 
 
 def predicates(of: Column, values: st.SearchStrategy[Any]) -> st.SearchStrategy[Expression]:

@@ -103,8 +103,10 @@ def test_statistics_leave_nan_out() -> None:
 
 def test_leaves_are_found_by_position_not_by_dotted_name() -> None:
     rows = pa.table({"m": [[(1, {"q": 2})]], "a.b": [7], "l": [[1]], "a": [{"b": 9, "l": [1], "c": 5}]},
-                    schema=pa.schema([("m", pa.map_(pa.int64(), pa.struct([("q", pa.int64())]))), ("a.b", pa.int64()), ("l", pa.list_(pa.int64())),
-                                      ("a", pa.struct([("b", pa.int64()), ("l", pa.list_(pa.int64())), ("c", pa.int64())]))]))  # fmt: skip
+                    schema=pa.schema([("m", pa.map_(pa.int64(), pa.struct([("q", pa.int64())]))),
+                    ("a.b", pa.int64()), ("l", pa.list_(pa.int64())),
+                                      ("a", pa.struct([("b", pa.int64()), ("l", pa.list_(pa.int64())),
+                                      ("c", pa.int64())]))]))  # fmt: skip
     bounds = source(parquet(rows))
     for path, expected in [(("a.b",), 7), (("a", "b"), 9), (("a", "c"), 5)]:
         found = bounds.bounds(nested("long", *path))
