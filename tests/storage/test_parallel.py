@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from delta_sidecar.storage.parallel import request_pool, side_by_side
+from delta_sidecar.storage.parallel import side_by_side
+from delta_sidecar.storage.pool import request_pool
 
 
 def test_tasks_run_at_the_same_time() -> None:

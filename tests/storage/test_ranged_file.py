@@ -121,6 +121,25 @@ def test_nothing_beyond_a_planned_range_is_read() -> None:
     assert max(r.start + (r.length or 0) for r in store.requests) == 100 + 100 * K
 
 
+def test_a_range_read_at_once_is_one_request() -> None:
+    store = stored()
+    with opened(store, block_size=256 * K) as file:
+        file.prepare([ByteRange(1000, 2 * M), ByteRange(4 * M, M)], begin=False)
+        assert bytes(file.read_at(1000, 2 * M)) == DATA[1000 : 1000 + 2 * M]
+        assert bytes(file.read_at(4 * M, M)) == DATA[4 * M : 5 * M]
+    assert max(r.length or 0 for r in store.requests) == 2 * M
+    assert len(store.requests) <= 3
+    assert store.bytes_read == 3 * M
+
+
+def test_a_footer_is_read_alone() -> None:
+    store = stored()
+    with opened(store) as file:
+        assert bytes(file.read_at(len(DATA) - 64 * K, 64 * K)) == DATA[-64 * K :]
+        assert bytes(file.read_at(len(DATA) - 100_008, 100_000)) == DATA[-100_008:-8]
+    assert [r.length for r in store.requests] == [64 * K, 100_000]
+
+
 def test_an_unplanned_stream_is_noticed() -> None:
     store = stored(latency=0.01)
     with opened(store, block_size=256 * K) as file:
@@ -179,7 +198,7 @@ def test_many_threads() -> None:
 
 
 def test_readers_on_the_request_pool_itself_do_not_wait_for_each_other() -> None:
-    from delta_sidecar.storage.parallel import request_pool
+    from delta_sidecar.storage.pool import request_pool
 
     file = opened(stored(latency=0.001), block_size=64 * K, budget=2 * M)
     file.prepare([ByteRange(0, 6 * M)])

@@ -1,29 +1,16 @@
-"""Requests side by side, on one pool of threads for the process: threads do as well as asyncio here."""
+"""Requests side by side: threads do as well as asyncio here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from typing import TypeVar
 
+from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.ranges import DEFAULT_GAP, coalesce, cut
 from delta_sidecar.storage.store import Buffer, ByteRange
 
-_WORKERS = 32
-
 T = TypeVar("T")
-
-
-@cache
-def request_pool() -> ThreadPoolExecutor:
-    """Threads that wait for one request each."""
-    return ThreadPoolExecutor(_WORKERS, thread_name_prefix="sidecar-request")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=request_pool.cache_clear)  # the child has none of the threads
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
@@ -31,7 +18,7 @@ def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
     A task no thread has begun is done here: so callers that are on the pool themselves cannot wait for each other.
     """
-    pending = [request_pool().submit(task) for task in tasks[1:]]
+    pending = [submit(task) for task in tasks[1:]]
     try:
         first = [task() for task in tasks[:1]]
         rest = [task() if one.cancel() else one.result() for one, task in zip(pending, tasks[1:], strict=True)]

@@ -1,29 +1,33 @@
 """The threads that wait for object stores: one pool for the process, shared by all tables.
 
 Only calls that do I/O and nothing else belong here; a task that waits for another task of the
-pool could wait forever.
+pool could wait forever, unless it does what no thread has begun itself (`parallel.side_by_side`).
 """
 
 from __future__ import annotations
 
-import threading
+import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _THREADS = 32
-_lock = threading.Lock()
-_executor: ThreadPoolExecutor | None = None
+
+
+@cache
+def request_pool() -> ThreadPoolExecutor:
+    """Threads that wait for one request each."""
+    return ThreadPoolExecutor(_THREADS, thread_name_prefix="delta-sidecar-io")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=request_pool.cache_clear)  # the child has none of the threads
 
 
 def submit(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
     """Run an I/O call on the pool."""
-    global _executor
-    with _lock:
-        if _executor is None:
-            _executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="delta-sidecar-io")
-        executor = _executor
-    return executor.submit(function, *args, **kwargs)
+    return request_pool().submit(function, *args, **kwargs)

@@ -12,14 +12,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from delta_sidecar.storage import blocks
 from delta_sidecar.storage.blocks import Block
-from delta_sidecar.storage.parallel import request_pool
+from delta_sidecar.storage.parallel import side_by_side
+from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
 _MOST_TOUCHED = 256
+_FOOTER_END = 8
+"""Parquet's last bytes: the footer's length and the magic number."""
 
 
 @dataclass(slots=True)
@@ -102,9 +106,9 @@ class RangedFile:
             return b""
         if (known := self._known(start, end)) is not None:
             return known
-        if end - start > self._budget // 2:
+        if end - start > self._budget // 2 or self._is_footer(start, end):
             return self._at_once(start, end)
-        pieces = [self._piece(block, start, end) for block in self._plan.blocks(start, end)]
+        pieces = side_by_side([partial(self._piece, block, start, end) for block in self._requests(start, end)])
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -167,6 +171,31 @@ class RangedFile:
             for block in [b for b in self._held if start <= b.start and b.end <= end]:
                 self._drop(block)
         return self._store.get_range(self._path, start, end - start)
+
+    def _is_footer(self, start: int, end: int) -> bool:
+        """A read that jumps to the end of a large file wants its footer: once, and nothing beside it."""
+        if self._plan.planned or self._size <= self._block_size or end < self._size - _FOOTER_END:
+            return False
+        with self._lock:
+            return not any(block in self._held for block in self._plan.blocks(start, end))
+
+    def _requests(self, start: int, end: int) -> list[Block]:
+        """The blocks of a read; neighbours that it takes whole and nobody has sent for are one request."""
+        found: list[Block] = []
+        before = False
+        with self._lock:
+            for block in self._plan.blocks(start, end):
+                whole = self._is_taken_whole(block, start, end)
+                if whole and before and found[-1].segment == block.segment:
+                    found[-1] = Block(found[-1].start, block.end - found[-1].start, block.segment)
+                else:
+                    found.append(block)
+                before = whole
+        return found
+
+    def _is_taken_whole(self, block: Block, start: int, end: int) -> bool:
+        planned = self._plan.planned and block.segment >= 0 and block not in self._held
+        return planned and start <= block.start and block.end <= end
 
     def _piece(self, block: Block, start: int, end: int) -> memoryview:
         """The part of a read that lies in one block."""
@@ -243,7 +272,7 @@ class RangedFile:
         """Send for a block if there is room; what others are still going to read is never thrown out for it."""
         if block is None or block in self._held or self._bytes() + block.length > self._budget:
             return
-        answer = request_pool().submit(self._store.get_range, self._path, block.start, block.length)
+        answer = submit(self._store.get_range, self._path, block.start, block.length)
         self._held[block] = _Held(answer)
 
     def _bytes(self) -> int:
