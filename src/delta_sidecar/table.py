@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -54,8 +55,9 @@ class ProtocolVersions(NamedTuple):
 class DeltaTable:
     """One version of a Delta table, pinned when it is opened. Files are found when they are asked for, never before.
 
-    `version` is a number; `load_as_version` also takes a time. `storage_options` are those `deltalake` takes;
-    `options` are the reader's own (`delta.sidecar.…`). `without_files`, `log_buffer_size` and `skip_stats` are taken for
+    `version` is a number; `load_as_version` also takes a time. `storage_options` are those `deltalake` takes, `profile`
+    gives what they leave out before the environment does; `options` are the reader's own (`delta.sidecar.…`).
+    `store` is used as it is instead of opening one. `without_files`, `log_buffer_size` and `skip_stats` are taken for
     the sake of programs written for `deltalake`; nothing is ever loaded ahead here.
     """
 
@@ -69,14 +71,15 @@ class DeltaTable:
         skip_stats: bool = False,
         *,
         options: Mapping[str, Any] | None = None,
+        profile: Mapping[str, str] | None = None,
         store: Store | None = None,
     ) -> None:
         self._options = dict(options or {})
         if log_buffer_size is not None:
             self._options.setdefault("delta.commit.parallelism", log_buffer_size)
-        self._storage_options = dict(storage_options or {})
+        self._open_store = partial(open_store, storage_options=storage_options, profile=profile)
         self._settings = settings_of(self._options)
-        self._store = MeteredStore(open_store(table_uri, storage_options) if store is None else store)
+        self._store = MeteredStore(self._open_store(table_uri) if store is None else store)
         self._load(_checked_version(version))
 
     def _load(self, version: int | None) -> None:
@@ -306,7 +309,7 @@ class DeltaTable:
         from delta_sidecar.data.rows import read_rows
 
         if not self.schema().fields:
-            raise CorruptLogError(f"{self.table_uri} has no schema, so its rows cannot be read; its files can be listed")
+            raise CorruptLogError(f"{self.table_uri} has no schema: its files can be listed, its rows not read")
         files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
         settings = self._settings
         return read_rows(
@@ -322,7 +325,7 @@ class DeltaTable:
             memory_budget=settings.memory_budget,
             batch_size=settings.row_batch_size,
             partition_timezone=settings.partition_timezone,
-            open_other=lambda location: open_store(location, self._storage_options),
+            open_other=self._open_store,
         )
 
 
@@ -337,7 +340,7 @@ def _all_of(terms: Sequence[Expression | None]) -> Expression | None:
 
 
 def _checked_version(version: int | None) -> int | None:
-    if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
+    if version is not None and type(version) is not int:
         raise InputError(f"version is {version!r}; it takes a whole number (load_as_version also takes a time)")
     return version
 

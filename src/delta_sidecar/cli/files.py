@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -32,8 +31,6 @@ SHOWN_COLUMNS = ("size", "modification_time", "partition_values", "deletion_vect
 """What people see unless they ask: all that costs little. The path is last, for it is long."""
 
 _JSON_BATCH = 20_000
-_PLAIN_PATH = re.compile(r"(?!.*(?:%|:|//|(?:^|/)\.\.?(?:/|$)))[^/].*", re.DOTALL)
-"""A path below the table that means what it says."""
 
 
 def list_files(
@@ -75,7 +72,19 @@ def _values(name: str, infos: Sequence[FileInfo], where: UriMaker) -> Iterator[A
     if name == "uri":
         return map(where.uri, map(attrgetter("path"), infos))
     given = map(attrgetter(name), infos)
+    if name == "partition_values":
+        return _encoded_once(given)
     return map(stats_json, given) if name == "stats" else given
+
+
+def _encoded_once(mappings: Iterator[Mapping[str, str | None]]) -> Iterator[msgspec.Raw]:
+    """The files of a partition share one mapping (as long as they live): it is written once."""
+    known: dict[int, msgspec.Raw] = {}
+    for mapping in mappings:
+        found = known.get(id(mapping))
+        if found is None:
+            found = known[id(mapping)] = msgspec.Raw(msgspec.json.encode(dict(mapping)))
+        yield found
 
 
 class UriMaker:
@@ -86,9 +95,9 @@ class UriMaker:
         self._prefix = self._table.text.rstrip("/") + "/"
 
     def uri(self, path: str) -> str:
-        if _PLAIN_PATH.fullmatch(path):
-            return self._prefix + path
-        return resolve_log_path(self._table, path).text
+        if "%" in path or ":" in path or "//" in path or "/." in path or path[:1] in "/.":
+            return resolve_log_path(self._table, path).text
+        return self._prefix + path
 
 
 def stats_json(text: str | None) -> msgspec.Raw | str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -17,14 +17,7 @@ _SAMPLE = 100
 _WIDEST = 60
 
 
-def _plain(value: object) -> Any:
-    """What msgspec does not know: read-only mappings."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    raise TypeError(f"a {type(value).__name__} has no JSON form")
-
-
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
+_ENCODER = msgspec.json.Encoder()
 
 
 def write_json_lines(batches: Iterable[Sequence[Any]]) -> None:

@@ -17,7 +17,7 @@ from delta_sidecar.scan.partition_values import partition_array
 from delta_sidecar.storage import Store, parse_location, resolve_log_path
 
 
-class DeltaDataset(pds.FileSystemDataset):
+class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
     """A `FileSystemDataset` whose fragments are a list: `len(dataset.get_fragments())` is the number of files."""
 
     def get_fragments(self, filter: pds.Expression | None = None) -> list[pds.Fragment]:

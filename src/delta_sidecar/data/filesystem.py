@@ -12,7 +12,7 @@ from delta_sidecar.storage import Store
 from delta_sidecar.storage.ranged_file import RangedFile
 
 
-class StoreHandler(pa_fs.FileSystemHandler):
+class StoreHandler(pa_fs.FileSystemHandler):  # type: ignore[misc]
     """Opens the objects of a store for pyarrow; listing and writing are not offered."""
 
     def __init__(self, store: Store) -> None:

@@ -76,7 +76,8 @@ class OpenParquet:
         """Say which column chunks come next: they are fetched side by side, while others are decoded."""
         if self.ranged is not None:
             row_groups = [self.parquet.metadata.row_group(group) for group in groups]
-            self.ranged.prepare([_chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves])
+            ranges = [_chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves]
+            self.ranged.prepare(ranges, streams=len(leaves))
 
 
 def _chunk_range(chunk: pq.ColumnChunkMetaData) -> ByteRange:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,7 +22,7 @@ from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.file_rows import FileColumns, rows_of
 from delta_sidecar.log.parquet import LogParquet
 from delta_sidecar.log.segment import CheckpointFiles
-from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.parallel import side_by_side
 from delta_sidecar.storage.store import ObjectMeta, Store
 
 
@@ -132,9 +133,7 @@ def _open_parquet(store: Store, files: CheckpointFiles) -> Checkpoint:
 
 
 def _open_all(store: Store, metas: Sequence[ObjectMeta]) -> list[LogParquet]:
-    if len(metas) == 1:
-        return [LogParquet(store, metas[0])]
-    return [future.result() for future in [submit(LogParquet, store, meta) for meta in metas]]
+    return side_by_side([partial(LogParquet, store, meta) for meta in metas])
 
 
 def _open_sidecars(store: Store, sidecars: Sequence[actions.Sidecar]) -> list[LogParquet]:

@@ -101,7 +101,8 @@ class CommitBytes:
             future = self._under_way.pop(meta.path, None)
         if held is not None:
             return held
-        data = self._store.get(meta.path) if future is None else future.result()
+        # A fetch no thread has begun is done here rather than waited for.
+        data = self._store.get(meta.path) if future is None or future.cancel() else future.result()
         self.hold(meta, data)
         return data
 
@@ -148,11 +149,9 @@ def _bad_line(
     return CorruptLogError(f"{path}: not a list of Delta actions ({error})")
 
 
-def file_batches(
-    blocks: Iterable[Buffer], path: str, columns: Sequence[str], maker: KeyMaker
-) -> Iterator[CommitBatch]:
+def file_batches(blocks: Iterable[Buffer], path: str, columns: Sequence[str], maker: KeyMaker) -> Iterator[CommitBatch]:
     """A commit's adds and removes, a batch for each block; `columns` are those of `FILE_SCHEMA` to fill."""
-    line_type = BareFileLine if set(columns) <= _BARE_COLUMNS else FileLine
+    line_type: type[FileLine | BareFileLine] = BareFileLine if set(columns) <= _BARE_COLUMNS else FileLine
     for lines in decode_lines(blocks, line_type, path):
         adds = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
@@ -192,11 +191,11 @@ def _deletion_vectors(vectors: list[DeletionVector | None]) -> pa.StructArray:
     if not any(vectors):
         return pa.nulls(len(vectors), DELETION_VECTOR)
     children = [
-        arrays.strings([v and v.storageType for v in vectors]),
-        arrays.strings([v and v.pathOrInlineDv for v in vectors]),
-        arrays.int32s([v and v.offset for v in vectors]),
-        arrays.int32s([v and v.sizeInBytes for v in vectors]),
-        arrays.int64s([v and v.cardinality for v in vectors]),
+        arrays.strings([None if v is None else v.storageType for v in vectors]),
+        arrays.strings([None if v is None else v.pathOrInlineDv for v in vectors]),
+        arrays.int32s([None if v is None else v.offset for v in vectors]),
+        arrays.int32s([None if v is None else v.sizeInBytes for v in vectors]),
+        arrays.int64s([None if v is None else v.cardinality for v in vectors]),
     ]
     absent = arrays.booleans(np.fromiter((v is None for v in vectors), np.bool_, len(vectors)))
     return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR), mask=absent)

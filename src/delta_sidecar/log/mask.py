@@ -136,9 +136,7 @@ class _Run:
             return rows
         return self._confirm(keys, rows, hashes[rows])
 
-    def _confirm(
-        self, keys: pa.BinaryArray, rows: NDArray[np.int64], hashes: NDArray[np.uint64]
-    ) -> NDArray[np.int64]:
+    def _confirm(self, keys: pa.BinaryArray, rows: NDArray[np.int64], hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Compare candidates with the keys of equal hash, one step of equal hashes at a time."""
         at = np.searchsorted(self.hashes, hashes)
         found: list[NDArray[np.int64]] = []

@@ -28,10 +28,8 @@ class LogParquet:
         local = store.local_path(meta.path)
         self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size)
         try:
-            self._source = pa.OSFile(local) if local is not None else self._ranged
-            self._file = pq.ParquetFile(
-                self._source, metadata=metadata, pre_buffer=False, buffer_size=_STREAM_BUFFER
-            )
+            self._source: Any = self._ranged or pa.OSFile(local)
+            self._file = pq.ParquetFile(self._source, metadata=metadata, pre_buffer=False, buffer_size=_STREAM_BUFFER)
         except (pa.ArrowException, OSError) as error:
             raise self._broken(error) from None
         self.metadata = self._file.metadata
@@ -85,7 +83,8 @@ class LogParquet:
         wanted = set(leaves)
         positions = [i for i, leaf in enumerate(self.leaves) if leaf in wanted]
         if self._ranged is not None:
-            self._ranged.prepare([r for group in groups for r in self._chunks(group, positions)])
+            planned = [r for group in groups for r in self._chunks(group, positions)]
+            self._ranged.prepare(planned, streams=len(positions))
         for group in groups:
             chunks = self._chunks(group, positions)
             self._charge(len(chunks), sum(r.length for r in chunks))

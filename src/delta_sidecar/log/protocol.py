@@ -19,7 +19,8 @@ def check_protocol(protocol: Protocol, dialect: Dialect = DELTA) -> None:
         return
     if protocol.readerFeatures is None:
         raise UnsupportedFeatureError(
-            f"the table has reader version {version} without a list of reader features; its protocol action is not legal"
+            f"the table has reader version {version} without a list of reader features, which is not legal; "
+            "repair its protocol"
         )
     refused = sorted(set(protocol.readerFeatures) - dialect.reader_features)
     if refused:

@@ -83,17 +83,13 @@ def _repeated(keys: list[bytes]) -> Flags | None:
     return np.fromiter((last[key] != row for row, key in enumerate(keys)), np.bool_, len(keys))
 
 
-def _merge(
-    left: Flags | None, right: Flags | None
-) -> Flags | None:
+def _merge(left: Flags | None, right: Flags | None) -> Flags | None:
     if left is None or right is None:
         return right if left is None else left
     return left | right
 
 
-def _keep(
-    batch: pa.RecordBatch, dropped: Flags | None
-) -> pa.RecordBatch | None:
+def _keep(batch: pa.RecordBatch, dropped: Flags | None) -> pa.RecordBatch | None:
     """The rows that are not dropped; None when there are none."""
     if dropped is None:
         return batch

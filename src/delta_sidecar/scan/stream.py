@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
-from delta_sidecar.errors import CorruptLogError, InputError, LogGapError, OptionError, VersionNotFoundError
+from delta_sidecar.errors import (
+    CorruptLogError,
+    InputError,
+    LogGapError,
+    ObjectNotFoundError,
+    OptionError,
+    VersionNotFoundError,
+)
 from delta_sidecar.log.checkpoints import Checkpoint
 from delta_sidecar.log.commits import file_batches
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.protocol import supports_generated_columns
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
-from delta_sidecar.log.snapshot import Snapshot, newest_first
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot, newest_first
 from delta_sidecar.scan.bucket import with_bucket_ranges
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
@@ -116,12 +123,12 @@ class FileScan:
         """Stop: nothing is requested after this returns."""
         self._batches.close()
 
-    def _run(self) -> Iterator[pa.RecordBatch]:
+    def _run(self) -> Generator[pa.RecordBatch]:
         emitted = 0
         try:
             if self._limit == 0:
                 return
-            for live in self._live_rows():
+            for live in self._live_rows_or_restart():
                 batch = self._emit(live, emitted)
                 if not batch.num_rows:
                     continue
@@ -149,6 +156,25 @@ class FileScan:
         self._metrics.elapsed_s = time.perf_counter() - self._started
         if self._metrics.time_to_first_file_s is None:
             self._metrics.time_to_first_file_s = self._metrics.elapsed_s
+
+    def _live_rows_or_restart(self) -> Iterator[pa.RecordBatch]:
+        """A listed file that is gone (a cleaner at work): the version is looked for once more, if nothing is out."""
+        for again in (False, True):
+            yielded = False
+            try:
+                for rows in self._live_rows():
+                    yielded = True
+                    yield rows
+                return
+            except ObjectNotFoundError as error:
+                if again or yielded:
+                    raise CorruptLogError(
+                        f"a file of the log was deleted while it was read ({error}); open the table again"
+                    ) from None
+                _log.info("the log changed while it was read (%s); starting again", error)
+                self._snapshot = load_snapshot(
+                    self._snapshot.store, self._snapshot.version, self._settings.commit_parallelism
+                )
 
     def _live_rows(self) -> Iterator[pa.RecordBatch]:
         """The one replay over the tail, then over the base; a broken base means the next, with a longer tail."""
@@ -218,7 +244,7 @@ def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | N
 
 
 def _check_limit(limit: int | None) -> None:
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+    if limit is not None and (type(limit) is not int or limit < 0):
         raise InputError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
 
 
