@@ -65,7 +65,11 @@ def test_rows_are_the_expected_ones(golden: Path, name: str) -> None:
     expected = _expected(golden / name / "expected")
     assert rows.column_names == expected.column_names
     expected = pa.table([_in_zone(expected.column(f.name), f.type) for f in rows.schema], rows.column_names)
-    assert sorted_rows(rows) == sorted_rows(expected)
+    if rows.num_rows > 10_000:
+        order = [(name, "ascending") for name in rows.column_names]
+        assert rows.sort_by(order).equals(expected.cast(rows.schema).sort_by(order))
+    else:
+        assert sorted_rows(rows) == sorted_rows(expected)
     rows.validate(full=True)
 
 
