@@ -43,13 +43,21 @@ def _time(*parts: int, zone: dt.tzinfo | None = dt.UTC) -> dt.datetime:
     return dt.datetime(*parts, tzinfo=zone)  # type: ignore[arg-type,misc]
 
 
-INSTANTS = [(1969, 12, 31, 23, 59, 59, 999_999), (1970, 1, 1), (2026, 2, 10, 22, 0, 0, 1), (1, 1, 1),
-            (2026, 2, 10, 22, 0, 0, 999_999), (1900, 1, 1, 0, 0, 0, 500_001), (9999, 12, 31, 23, 59, 59, 999_999)]  # fmt: skip
+INSTANTS = [
+    (1969, 12, 31, 23, 59, 59, 999_999),
+    (1970, 1, 1),
+    (2026, 2, 10, 22, 0, 0, 1),
+    (2026, 2, 10, 22, 0, 0, 999_999),
+    (1900, 1, 1, 0, 0, 0, 500_001),
+    (1, 1, 1),
+    (9999, 12, 31, 23, 59, 59, 999_999),
+]
+STRINGS = ["", "a", "ab", "é", "z" * 31, "z" * 40, "z" * 40 + "y", "\U0001f600" * 33, "\uffff" * 40]
 
 COLUMNS: dict[str, tuple[str, pa.DataType, list[Any]]] = {
     "x": ("long", pa.int64(), [-5, 0, 3, 2**53 + 1, 2**53, -(2**63), 2**63 - 1]),
     "i": ("integer", pa.int32(), [-(2**31), -1, 0, 2**31 - 1]),
-    "s": ("string", pa.string(), ["", "a", "ab", "é", "z" * 31, "z" * 40, "z" * 40 + "y", "\U0001f600" * 33, "\uffff" * 40]),
+    "s": ("string", pa.string(), STRINGS),
     "f": ("double", pa.float64(), [0.0, -0.0, 1.5, -2.5, 0.1, 1e300, float("nan"), float("inf"), float("-inf")]),
     "g": ("float", pa.float32(), [0.0, -0.0, _single(0.1), _single(16777217.5), float("nan"), -1.5]),
     "d": ("decimal(10,2)", pa.decimal128(10, 2), [Decimal(v) for v in ("0.00", "-1.25", "99999999.99", "0.10")]),

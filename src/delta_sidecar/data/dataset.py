@@ -20,7 +20,7 @@ from delta_sidecar.storage import Store, parse_location, resolve_log_path
 class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
     """A `FileSystemDataset` whose fragments are a list: `len(dataset.get_fragments())` is the number of files."""
 
-    def get_fragments(self, filter: pds.Expression | None = None) -> list[pds.Fragment]:
+    def get_fragments(self, filter: pds.Expression | None = None) -> list[pds.Fragment]:  # noqa: A002
         return list(super().get_fragments(filter))
 
 
@@ -89,10 +89,10 @@ def _partition_expressions(
     if not columns:
         return [None] * batch.num_rows
     typed = [partition_array(batch.column("partition_values"), c, timezone, strict=True) for c in columns]
-    made: list[pds.Expression | None] = []
-    for row in range(batch.num_rows):
-        made.append(_conjunction([_equals(c, values[row]) for c, values in zip(columns, typed, strict=True)]))
-    return made
+    return [
+        _conjunction([_equals(c, values[row]) for c, values in zip(columns, typed, strict=True)])
+        for row in range(batch.num_rows)
+    ]
 
 
 def _equals(column: Column, value: pa.Scalar) -> pds.Expression:

@@ -98,7 +98,7 @@ class KeyMaker:
 
 
 def _all_plain(paths: pa.StringArray) -> bool:
-    """Does no path need another spelling? Looked for in the bytes of all paths at once, many times faster than by row."""
+    """Does no path need another spelling? Looked for in the bytes of all paths at once, not row by row."""
     if not len(paths):
         return True
     _, offset_buffer, data_buffer = paths.buffers()
