@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
 
 
@@ -65,7 +66,8 @@ class MeteredStore:
         return self._inner.get_range(path, start, length)
 
     def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[Buffer]:
-        self.charge(len(ranges), sum(r.length for r in ranges))
+        requests = coalesce(ranges)
+        self.charge(len(requests), sum(r.length for r in requests))
         return self._inner.get_ranges(path, ranges)
 
     def head(self, path: str) -> ObjectMeta:
@@ -73,8 +75,9 @@ class MeteredStore:
         return self._inner.head(path)
 
     def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
-        for page in self._inner.list_after(prefix, offset):
-            self.charge(1, 0)
+        self.charge(1, 0)
+        for index, page in enumerate(self._inner.list_after(prefix, offset)):
+            self.charge(1 if index else 0, 0)
             yield page
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
