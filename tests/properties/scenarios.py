@@ -192,6 +192,8 @@ class BuiltLog:
     """By the file's size, which is different for every add."""
     broken: set[int] = field(default_factory=set)
     """Checkpoints, by their place in `builder.checkpoints`, that cannot be used."""
+    stats_dropped: bool = False
+    """Whether a checkpoint was written without the stats, typed or not."""
 
     @property
     def commits(self) -> set[int]:
@@ -333,6 +335,7 @@ def _write_checkpoint(built: BuiltLog, layout: Checkpoint) -> None:
     classic = builder.log / f"{builder.version:020}.checkpoint.parquet"
     if layout.kind in ("classic", "v2-classic") and classic.exists():
         return
+    built.stats_dropped |= layout.flags & 3 == 1
     builder.checkpoint(
         layout.kind,  # type: ignore[arg-type]
         parts=layout.parts,

@@ -5,6 +5,7 @@ One property draws a whole scenario, so that a failure shrinks to the smallest l
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections import Counter
@@ -136,6 +137,16 @@ def check_arrow(built: BuiltLog, table: DeltaTable) -> None:
         assert (row["path"], row["base_row_id"]) == (body["path"], body.get("baseRowId"))
         assert dict(row["tags"] or []) == (body.get("tags") or {})
         assert vector_of(row["deletion_vector"]) == vector_of(body.get("deletionVector"))
+        assert row["num_records"] in records_of(body, built.stats_dropped)
+
+
+def records_of(body: Mapping[str, Any], dropped: bool) -> set[int | None]:
+    """What a listing may say of a file's rows: what its stats say, or nothing where a checkpoint dropped them."""
+    try:
+        said: int | None = json.loads(body.get("stats") or "{}").get("numRecords")
+    except ValueError:
+        said = None
+    return {said, None} if dropped else {said}
 
 
 def whole_rows(built: BuiltLog, body: Mapping[str, Any]) -> list[dict[str, Any]]:
