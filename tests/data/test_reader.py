@@ -13,9 +13,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
 from delta_sidecar.data.deletion_vectors import PORTABLE_MAGIC
-from delta_sidecar.errors import CorruptDataError, UnknownColumnError
+from delta_sidecar.errors import CorruptDataError, UnknownColumnError, UnsupportedFeatureError
 from tests.data.listing import Listing, listing_of, sorted_rows
 from tests.data.made import column, file_row, made_table, struct
+from tests.data.test_deletion_vectors import NAME, framed, portable
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 SCHEMA = struct(column("k", "long"), column("s", "string"))
@@ -113,6 +114,25 @@ def test_deleted_rows_go_by_position_before_the_predicate(
 
 def test_a_vector_beyond_the_file_deletes_nothing_else(tmp_path: Path) -> None:
     assert keys(one_file(tmp_path, 3, 1, 5_000_000_000).table()) == [0, 2]
+
+
+def test_a_vector_by_absolute_path_and_one_below_a_prefix(tmp_path: Path) -> None:
+    table, other = tmp_path / "table", tmp_path / "other place"
+    (table / "ab").mkdir(parents=True)
+    other.mkdir()
+    data = portable([1, 3])
+    content = b"\1" + framed(data)
+    (other / "v.bin").write_bytes(content)
+    (table / "ab" / NAME).write_bytes(content)
+    listing = made_table(table, SCHEMA, [counted(5)])
+    absolute = f"file://{other}/v.bin".replace(" ", "%20")
+    for kind, path in (("p", absolute), ("u", "ab^-aqEH.-t@S}K{vb[*k^")):
+        sizes = {"offset": 1, "sizeInBytes": len(data), "cardinality": 2}
+        listing.rows[0]["deletion_vector"] = {"storageType": kind, "pathOrInlineDv": path, **sizes}
+        assert keys(listing.table()) == [0, 2, 4]
+    listing.rows[0]["deletion_vector"] |= {"storageType": "r"}
+    with pytest.raises(UnsupportedFeatureError, match="'r'"):
+        listing.table()
 
 
 def test_row_groups_are_pruned_by_their_statistics(tmp_path: Path) -> None:

@@ -53,6 +53,28 @@ def test_a_large_remote_file_is_read_by_ranges(tmp_path: Path, monkeypatch: pyte
     assert listing.table(store=store).equals(wide)
 
 
+def test_other_columns_are_read_only_where_a_row_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statistics cannot tell: every row group may hold the value, one does."""
+    monkeypatch.setattr("delta_sidecar.data.sources.SMALL_FILE", 1000)
+    keys_ = [(i * 2 if i != 31_000 else 4_001) % 20_000 for i in range(50_000)]
+    wide = pa.table({"k": keys_, "s": [f"{i:0100}" for i in range(50_000)]})
+    listing = made_table(
+        tmp_path,
+        SCHEMA,
+        [wide],
+        use_dictionary=False,
+        compression="none",
+        row_group_size=10_000,
+        write_page_index=False,
+    )
+    store = CountingStore(open_store(tmp_path))
+    with listing.read("k = 4001", store=store) as stream:
+        assert [b.to_pylist() for b in stream] == [[{"k": 4001, "s": f"{31_000:0100}"}]]
+        assert stream.metrics.row_groups_read == 5
+    key_bytes, row_group = 50_000 * 8, 10_000 * 108
+    assert store.bytes_read < key_bytes + row_group + 2 * (1 << 20)
+
+
 def test_a_large_remote_file_cut_short_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delta_sidecar.data.sources.SMALL_FILE", 1000)
     listing = made(tmp_path, 1, rows=10_000)

@@ -104,7 +104,7 @@ class _Layouts:
         self._lock = threading.Lock()
 
     def of(self, parquet: pq.ParquetFile) -> Layout:
-        schema = parquet.schema_arrow
+        schema = parquet.schema_arrow.remove_metadata()
         for layout in self._known:
             if layout.schema.equals(schema, check_metadata=True):
                 return layout

@@ -142,7 +142,7 @@ def _naming(log_path: str) -> Iterator[None]:
         raise UnsupportedTypeError(f"data file {log_path!r}: {error}; leave it out of `columns`") from None
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedTypeError(f"data file {log_path!r} cannot be decoded: {_first_line(error)}") from None
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:
         raise CorruptDataError(
             f"data file {log_path!r} is broken or not Parquet ({_first_line(error)}); restore it or repair the table"
         ) from None
