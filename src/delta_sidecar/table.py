@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from delta_sidecar.errors import CorruptLogError, InputError, TableNotFoundError
+from delta_sidecar.errors import (
+    CorruptLogError,
+    CorruptTableError,
+    InputError,
+    TableNotFoundError,
+    UnsupportedTableError,
+)
 from delta_sidecar.log import travel
 from delta_sidecar.log.schema import StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -98,6 +104,8 @@ class DeltaTable:
             load_snapshot(open_store(table_uri, storage_options))
         except TableNotFoundError:
             return False
+        except (UnsupportedTableError, CorruptTableError):
+            return True
         return True
 
     # What the table is

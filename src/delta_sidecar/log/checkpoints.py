@@ -50,9 +50,10 @@ class Checkpoint:
 
     store: Store
     files: CheckpointFiles
-    state: CheckpointState
     parquet: list[LogParquet]
-    """Every Parquet file that may hold adds."""
+    """Every Parquet file that may hold adds; the top comes first."""
+    known: CheckpointState | None = None
+    """Protocol and metadata, where they have been read."""
     inline: list[actions.Add] = field(default_factory=list)
     """Adds of a JSON top file."""
     transactions: list[actions.Transaction] = field(default_factory=list)
@@ -69,6 +70,12 @@ class Checkpoint:
                 rows = rows_of(batch, columns)
                 if rows.num_rows:
                     yield rows
+
+    def state(self) -> CheckpointState:
+        """Protocol and metadata. A round trip, so asked for only where neither a checksum nor the tail has them."""
+        if self.known is None:
+            self.known = _find_state(self.parquet)
+        return self.known
 
     def transaction_version(self, app_id: str) -> int | None:
         """How far an application had written, by the checkpoint's `txn` rows."""
@@ -118,8 +125,8 @@ def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
     return Checkpoint(
         store,
         files,
-        state,
         parquet=_open_sidecars(store, sidecars),
+        known=state,
         inline=[line.add for line in lines if line.add],
         transactions=[line.txn for line in lines if line.txn],
     )
@@ -127,9 +134,8 @@ def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
 
 def _open_parquet(store: Store, files: CheckpointFiles) -> Checkpoint:
     top = _open_all(store, files.files)
-    state = CheckpointState(_find_protocol(top), _find_metadata(top))
     sidecars = _find_sidecars(top[0]) if len(top) == 1 else []
-    return Checkpoint(store, files, state, top + _open_sidecars(store, sidecars))
+    return Checkpoint(store, files, top + _open_sidecars(store, sidecars))
 
 
 def _open_all(store: Store, metas: Sequence[ObjectMeta]) -> list[LogParquet]:
@@ -154,40 +160,53 @@ def _find_sidecars(top: LogParquet) -> list[actions.Sidecar]:
     return [actions.Sidecar(s["path"], s.get("sizeInBytes")) for s in found]
 
 
-def _find_protocol(files: Sequence[LogParquet]) -> actions.Protocol | None:
+def _find_state(files: Sequence[LogParquet]) -> CheckpointState:
+    """Protocol and metadata, wherever they stand, read together."""
+    found = CheckpointState(None, None)
     for file in files:
-        for fields in _structs(file, "protocol", "minReaderVersion"):
-            return actions.Protocol(
-                minReaderVersion=fields["minReaderVersion"],
-                minWriterVersion=fields.get("minWriterVersion") or 0,
-                readerFeatures=fields.get("readerFeatures"),
-                writerFeatures=fields.get("writerFeatures"),
+        groups = {*file.groups_with("protocol.minReaderVersion"), *file.groups_with("metaData.id")}
+        for batch in file.batches(sorted(groups), file.select("protocol", "metaData"), 65_536):
+            found = CheckpointState(
+                found.protocol or next(map(_protocol, _actions(batch, "protocol", "minReaderVersion")), None),
+                found.metadata or next(map(_metadata, _actions(batch, "metaData", "id")), None),
             )
-    return None
+            if found.protocol and found.metadata:
+                return found
+    return found
 
 
-def _find_metadata(files: Sequence[LogParquet]) -> actions.Metadata | None:
-    for file in files:
-        for fields in _structs(file, "metaData", "id"):
-            table_format = fields.get("format") or {}
-            return actions.Metadata(
-                id=fields["id"],
-                schemaString=fields.get("schemaString"),
-                partitionColumns=fields.get("partitionColumns") or [],
-                configuration=dict(fields.get("configuration") or []),
-                name=fields.get("name"),
-                description=fields.get("description"),
-                createdTime=fields.get("createdTime"),
-                format=actions.Format(table_format.get("provider") or "parquet"),
-            )
-    return None
+def _protocol(fields: dict[str, Any]) -> actions.Protocol:
+    return actions.Protocol(
+        minReaderVersion=fields["minReaderVersion"],
+        minWriterVersion=fields.get("minWriterVersion") or 0,
+        readerFeatures=fields.get("readerFeatures"),
+        writerFeatures=fields.get("writerFeatures"),
+    )
+
+
+def _metadata(fields: dict[str, Any]) -> actions.Metadata:
+    table_format = fields.get("format") or {}
+    return actions.Metadata(
+        id=fields["id"],
+        schemaString=fields.get("schemaString"),
+        partitionColumns=fields.get("partitionColumns") or [],
+        configuration=dict(fields.get("configuration") or []),
+        name=fields.get("name"),
+        description=fields.get("description"),
+        createdTime=fields.get("createdTime"),
+        format=actions.Format(table_format.get("provider") or "parquet"),
+    )
 
 
 def _structs(file: LogParquet, action: str, marker: str) -> Iterator[dict[str, Any]]:
     """The rows of an action, found by a leaf that every one of them fills."""
-    marker_leaf = f"{action}.{marker}"
-    for group in file.groups_with(marker_leaf):
-        for batch in file.batches([group], file.select(action), 65_536):
-            column = batch.column(action)
-            kept = column.filter(column.field(marker).is_valid())
-            yield from (row for row in kept.to_pylist() if row is not None)
+    for batch in file.batches(file.groups_with(f"{action}.{marker}"), file.select(action), 65_536):
+        yield from _actions(batch, action, marker)
+
+
+def _actions(batch: pa.RecordBatch, action: str, marker: str) -> Iterator[dict[str, Any]]:
+    if batch.schema.get_field_index(action) < 0:
+        return
+    column = batch.column(action)
+    kept = column.filter(column.field(marker).is_valid())
+    yield from (row for row in kept.to_pylist() if row is not None)

@@ -39,8 +39,9 @@ class Discovery:
 def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
     """Pin what there is to know about the log, for the newest version or an older one."""
     hint, notes = read_hint(store)
-    start = 0 if hint is None or (version is not None and hint > version) else hint
-    guesses = _fetch_ahead(store, start, version)
+    base = None if hint is None or (version is not None and hint > version) else hint
+    start = base or 0
+    guesses = _fetch_ahead(store, 0 if base is None else base + 1, version)
     listing = list_log(store, start)
     if start > 0 and not listing.bases(listing.head if version is None else version):
         notes = (*notes, f"the hinted checkpoint {start} is not there, so the whole log was listed")
@@ -110,9 +111,8 @@ def _encoded(text: str) -> str:
     return quote(text, safe="")
 
 
-def _fetch_ahead(store: Store, start: int, version: int | None) -> dict[int, Future[Buffer | None]]:
-    """Begin fetching the commits that most likely follow the hint."""
-    first = start + 1 if start else 0
+def _fetch_ahead(store: Store, first: int, version: int | None) -> dict[int, Future[Buffer | None]]:
+    """Begin fetching the commits that are most likely needed."""
     last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
     return {v: submit(_get_small, store, v) for v in range(first, last + 1)}
 

@@ -45,6 +45,8 @@ class Replay:
             removed.update(batch.remove_keys)
             if live is not None:
                 yield live
+        if removed and own.seen_list(list(removed)) is not None:
+            _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
         self.mask.absorb(own)
         self.mask.add(list(removed))
 

@@ -213,7 +213,7 @@ class _StateFinder:
 
     def _from_base(self, base: CheckpointFiles) -> None:
         self._opened = open_checkpoint(self._store, base)
-        state = self._opened.state
+        state = self._opened.state()
         self._protocol = self._protocol or state.protocol
         self._metadata = self._metadata or state.metadata
 
