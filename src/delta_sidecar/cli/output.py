@@ -42,8 +42,13 @@ def console() -> Console:
     """Colour on a terminal only; elsewhere lines are as long as they need to be."""
     from rich.console import Console
 
+    class PipedConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Rich would end the process with 1; whether a closed pipe is an error is not for it to say."""
+            raise BrokenPipeError
+
     terminal = sys.stdout.isatty()
-    return Console(highlight=False, markup=False, soft_wrap=not terminal, width=None if terminal else 10_000)
+    return PipedConsole(highlight=False, markup=False, soft_wrap=not terminal, width=None if terminal else 10_000)
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[str] = ()) -> None:

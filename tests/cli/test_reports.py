@@ -1,0 +1,116 @@
+"""`sidecar explain`, `info`, `history`, and the command itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import delta_sidecar
+from delta_sidecar.testing.actions import add
+from delta_sidecar.testing.table_builder import LogBuilder
+from tests.cli.running import invoke, sidecar
+
+
+def stats_of(x: int) -> dict[str, Any]:
+    return {"numRecords": 1, "minValues": {"x": x}, "maxValues": {"x": x}}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    builder = LogBuilder(tmp_path).metadata({"x": "long"}, configuration={"delta.appendOnly": "false"})
+    builder.commit(*(add(f"{x}.parquet", size=5, stats=stats_of(x)) for x in range(4)))
+    return builder.checkpoint().commit(add("new.parquet", size=7)).root
+
+
+def test_explain_says_what_was_done_and_what_it_cost(table: Path) -> None:
+    (report,) = invoke("explain", table, "--where", "x >= 2", "--json").objects
+    assert set(report) == {"plan", "metrics", "opening"}
+    assert report["plan"]["base"] == "classic checkpoint 0"
+    assert report["plan"]["commits"] == 1
+    assert report["plan"]["strategy"] in ("forward", "reverse")
+    assert report["metrics"]["files_emitted"] == 3
+    assert report["metrics"]["files_pruned"] == 2
+    assert report["metrics"]["requests"] > 0
+    assert report["opening"]["requests"] > 0
+
+
+def test_explain_for_people(table: Path) -> None:
+    lines = dict(line.split(maxsplit=1) for line in invoke("explain", table, "--where", "x >= 2").out.splitlines())
+    assert {"table", "version", "base", "tail", "strategy", "predicate", "done", "cost", "opening"} <= set(lines)
+    assert "2 of 5 pruned" in lines["done"]
+
+
+def test_explain_prints_no_files(table: Path) -> None:
+    assert "new.parquet" not in invoke("explain", table).out
+
+
+def test_info(table: Path) -> None:
+    (facts,) = invoke("info", table, "--json").objects
+    assert facts["version"] == 1
+    assert facts["schema"]["fields"][0]["name"] == "x"
+    assert facts["properties"] == {"delta.appendOnly": "false"}
+    assert facts["tail_commits"] == 1
+    assert "files" not in facts
+    (counted,) = invoke("info", table, "--json", "--files").objects
+    assert (counted["files"], counted["bytes"]) == (5, 27)
+
+
+def test_info_for_people(table: Path) -> None:
+    out = invoke("info", table, "--files").out
+    assert "classic checkpoint 0" in out
+    assert "delta.appendOnly = false" in out
+    assert "x long" in out
+    assert "5, 27 bytes" in out
+
+
+def test_history_newest_first(table: Path) -> None:
+    assert [entry["version"] for entry in invoke("history", table, "--json").objects] == [1, 0]
+    assert [entry["version"] for entry in invoke("history", table, "--json", "--limit", 1).objects] == [1]
+    assert [entry["version"] for entry in invoke("history", table, "--json", "--version", 0).objects] == [0]
+    assert invoke("history", table).out.splitlines()[1].split()[0] == "1"
+
+
+def test_time_travel_by_timestamp(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path).commit(add("a"), mtime_ms=1_700_000_000_000)
+    root = builder.commit(add("b"), mtime_ms=1_700_000_100_000).root
+    (facts,) = invoke("info", root, "--timestamp", "2023-11-14T22:13:30Z", "--json").objects
+    assert facts["version"] == 0
+
+
+def test_version_of_the_command() -> None:
+    assert sidecar("--version").out == f"sidecar {delta_sidecar.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [(), ("files",), ("read",), ("explain",), ("info",), ("history",)])
+def test_help_has_an_example(command: tuple[str, ...]) -> None:
+    done = sidecar(*command, "--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert ("Example: sidecar" if command else "Exit codes") in " ".join(done.out.split())
+
+
+def test_without_a_command_it_helps() -> None:
+    assert "Commands:" in sidecar().out
+
+
+def test_help_is_quick_to_start() -> None:
+    program = (
+        "import json, sys; sys.argv = ['sidecar', 'files', '--help']\n"
+        "from delta_sidecar.cli.main import run\n"
+        "try: run()\n"
+        "except SystemExit: json.dump(sorted(sys.modules), sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"pyarrow", "numpy", "obstore", "msgspec", "sqlglot", "pandas"}.isdisjoint(json.loads(done.stderr))
+
+
+def test_verbose_logs_on_stderr_only(table: Path) -> None:
+    (table / "_delta_log" / "_last_checkpoint").write_text("{")
+    quiet, loud = sidecar("files", table, "--json"), sidecar("files", table, "--json", "--verbose")
+    assert quiet.err == ""
+    assert loud.objects == quiet.objects
