@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct as binary
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -219,8 +220,6 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a b.parquet", "x=%3A/ü#?.parquet", "p=100%25/f+g.parquet"])
 def test_paths_of_the_log_are_decoded(tmp_path: Path, name: str) -> None:
-    from urllib.parse import quote
-
     (tmp_path / name).parent.mkdir(exist_ok=True)
     pq.write_table(counted(2), tmp_path / name)
     listing = Listing(str(tmp_path), [file_row(quote(name), 1000, 2)], SCHEMA, [], "none")

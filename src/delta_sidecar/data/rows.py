@@ -19,6 +19,8 @@ from delta_sidecar.storage.store import Store
 
 _REMOTE_THREADS = 16
 """Remote reads wait more than they compute."""
+_LOCAL_THREADS = 4
+"""At least: while one waits for the interpreter, others decode."""
 _GROUP_BYTES = 16 << 20
 _SMALLEST_GROUP_BYTES = 1 << 20
 
@@ -42,8 +44,8 @@ def read_rows(
     """The rows of `files` (batches of a listing) that live and match, in the order of the files.
 
     `columns` are logical names at the top level, in the order wanted; none at all still counts rows.
-    `threads` is the number of files read at once (by default one more than the processors, or 16 for a remote
-    store). `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
+    `threads` is the number of files read at once (by default the processors, four at least, or 16 for a
+    remote store). `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
     holds one row group, or one batch of a large one. `open_other` opens stores for files outside of the table.
     """
     _check(limit=limit, threads=threads, memory_budget=memory_budget, batch_size=batch_size)
@@ -65,8 +67,9 @@ def read_rows(
 
 
 def _default_threads(store: Store) -> int:
-    local = store.local_path("_") is not None
-    return (os.cpu_count() or 1) + 1 if local else _REMOTE_THREADS
+    if store.local_path("_") is None:
+        return _REMOTE_THREADS
+    return max(os.cpu_count() or 1, _LOCAL_THREADS)
 
 
 def _check(*, limit: int | None, threads: int | None, memory_budget: int, batch_size: int) -> None:
