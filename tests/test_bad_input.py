@@ -169,7 +169,8 @@ CASES = [
     ),
     Bad(
         "bad value of an option", good, OptionError, ("batch_size",),
-        opened={"options": {"delta.sidecar.batch_size": "x"}}, command=("files", "--option", "delta.sidecar.batch_size=x"),
+        opened={"options": {"delta.sidecar.batch_size": "x"}},
+        command=("files", "--option", "delta.sidecar.batch_size=x"),
     ),
     Bad(
         "bad strategy", good, OptionError, ("sideways",),

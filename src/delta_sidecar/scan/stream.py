@@ -56,7 +56,7 @@ class FileScan:
         limit: int | None = None,
         strategy: str | None = None,
     ) -> None:
-        _check_limit(limit)
+        check_limit(limit)
         self._snapshot = snapshot
         self._settings = settings
         self._limit = limit
@@ -243,7 +243,7 @@ def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | N
     return with_bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
 
 
-def _check_limit(limit: int | None) -> None:
+def check_limit(limit: int | None) -> None:
     if limit is not None and (type(limit) is not int or limit < 0):
         raise InputError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
 
