@@ -19,8 +19,8 @@ from delta_sidecar.log.actions import DeletionVector
 
 _suspect = re.compile(r"%|:|^/|^\.|/\.|//").search
 """What a path must contain for its canonical form to differ from its text."""
-_MARKS = (b"%", b":", b"//", b"/.")
-_LEADING = np.frombuffer(b"/.", np.uint8)
+_SLASH = ord("/")
+_DOT_OR_SLASH = np.frombuffer(b"./", np.uint8)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SCHEME_ALIASES = {b"s3a": b"s3", b"s3n": b"s3", b"abfs": b"abfss", b"wasb": b"abfss", b"wasbs": b"abfss"}
@@ -107,10 +107,12 @@ def _all_plain(paths: pa.StringArray) -> bool:
     if start == stop:
         return True
     data = data_buffer.slice(start, stop - start).to_pybytes()
-    if any(mark in data for mark in _MARKS):
+    if b"%" in data or b":" in data:
         return False
-    first = np.frombuffer(data, np.uint8)[np.minimum(offsets[:-1] - start, len(data) - 1)]
-    return not np.isin(first, _LEADING).any()
+    text = np.frombuffer(data, np.uint8)
+    slashes = np.flatnonzero(text[:-1] == _SLASH)
+    starts = np.minimum(offsets[:-1] - start, len(text) - 1)
+    return not (np.isin(text[slashes + 1], _DOT_OR_SLASH).any() or np.isin(text[starts], _DOT_OR_SLASH).any())
 
 
 def _resolve_dots(path: bytes) -> bytes:

@@ -1,0 +1,146 @@
+"""Hashes of keys, vectorised: a full one to find a key by, and a quick one to pass most keys over.
+
+Both work on the words of eight bytes in Arrow's own buffers, without making an object of any key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Hashes: TypeAlias = "NDArray[np.uint64]"
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_OTHER = np.uint64(0xD6E8FEB86659FD93)
+_SAMPLE = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBytes:
+    """The bytes of many keys: where each lies, and every eight bytes of them as a word."""
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    words: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray) -> KeyBytes:
+        _, offset_buffer, data_buffer = keys.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+        end = int(offsets[-1])
+        data = np.frombuffer(data_buffer, np.uint8, count=end) if end else np.empty(0, np.uint8)
+        if end < 8:
+            data = np.concatenate([data, np.zeros(8, np.uint8)])
+        words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
+        return cls(offsets[:-1], np.diff(offsets), words)
+
+    def from_end(self, distance: int) -> NDArray[np.uint64]:
+        """The word `distance` bytes before each key's end, or its first word; for keys of eight bytes or more."""
+        at = self.starts + np.maximum(self.lengths - distance, 0)
+        return self.words[np.minimum(at, len(self.words) - 1)]
+
+
+def hash_keys(keys: pa.BinaryArray) -> Hashes:
+    """A 64-bit hash of every byte of each key."""
+    if not len(keys):
+        return np.empty(0, np.uint64)
+    found = KeyBytes.of(keys)
+    hashes = found.lengths.astype(np.uint64) * _MULTIPLIER
+    _mix_words(hashes, found)
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= _OTHER
+    hashes ^= hashes >> np.uint64(32)
+    return hashes
+
+
+def _mix_words(hashes: Hashes, keys: KeyBytes) -> None:
+    """Whole words from the front, then the eight bytes that end the key (short keys: masked)."""
+    starts, lengths, words = keys.starts, keys.lengths, keys.words
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    for at in range(0, longest - 7, 8):
+        if at + 8 <= shortest:
+            _mix(hashes, words[starts + at], slice(None))
+        else:
+            rows = np.flatnonzero(lengths >= at + 8)
+            _mix(hashes, words[starts[rows] + at], rows)
+    long_rows = slice(None) if shortest >= 8 else np.flatnonzero(lengths >= 8)
+    _mix(hashes, words[(starts + lengths - 8)[long_rows]], long_rows)
+    if shortest < 8:
+        rows = np.flatnonzero((lengths < 8) & (lengths > 0))
+        _mix(hashes, _short_words(words, starts[rows], lengths[rows]), rows)
+
+
+def _short_words(
+    words: NDArray[np.uint64], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint64]:
+    """Keys of one to seven bytes as words: read where eight bytes can be read, shifted to the key's own."""
+    at = np.minimum(starts, len(words) - 1)
+    skipped = ((starts - at) * 8).astype(np.uint64)
+    kept = ((8 - lengths) * 8).astype(np.uint64)
+    return ((words[at] >> skipped) << kept) >> kept
+
+
+def _mix(hashes: Hashes, words: NDArray[np.uint64], rows: slice | NDArray[np.int64]) -> None:
+    mixed = (hashes[rows] ^ words) * _MULTIPLIER
+    hashes[rows] = mixed ^ (mixed >> np.uint64(29))
+
+
+@dataclass(frozen=True, slots=True)
+class QuickFilter:
+    """Passes over most keys that are not in a set, by the two words in which its keys differ most.
+
+    File names differ in a few bytes (a UUID, a counter) and agree in the rest; looking at those bytes alone is several
+    times cheaper than hashing all of them. What passes may be in the set or not; what is in the set passes.
+    """
+
+    distances: tuple[int, int]
+    bits: NDArray[np.uint8]
+    """One bit for each value of the hash's top bits."""
+    shift: np.uint64
+
+    @classmethod
+    def of(cls, chunks: list[pa.BinaryArray]) -> QuickFilter:
+        count = sum(map(len, chunks))
+        width = max(10, count.bit_length() + 4)
+        shift = np.uint64(64 - width)
+        distances = _telling_words(KeyBytes.of(chunks[0][:_SAMPLE]))
+        bits = np.zeros(1 << (width - 3), np.uint8)
+        for chunk in chunks:
+            slots = _quick_hash(KeyBytes.of(chunk), distances) >> shift
+            np.bitwise_or.at(bits, (slots >> np.uint64(3)).astype(np.int64), _bit(slots))
+        return cls(distances, bits, shift)
+
+    def passing(self, keys: pa.BinaryArray) -> NDArray[np.int64]:
+        """The rows whose key may be in the set."""
+        found = KeyBytes.of(keys)
+        slots = _quick_hash(found, self.distances) >> self.shift
+        maybe = (self.bits[(slots >> np.uint64(3)).astype(np.int64)] & _bit(slots)) != 0
+        # Words of keys shorter than eight bytes reach into their neighbours and tell nothing.
+        return np.flatnonzero(maybe | (found.lengths < 8))
+
+
+def _telling_words(sample: KeyBytes) -> tuple[int, int]:
+    """The two distances from the end at which the keys differ most."""
+    longest = int(sample.lengths.max()) if len(sample.lengths) else 8
+    candidates = range(8, max(9, longest + 8), 4)
+    variety = {d: len(np.unique(sample.from_end(d))) for d in candidates}
+    first = max(variety, key=lambda d: variety[d])
+    apart = {d: v for d, v in variety.items() if abs(d - first) >= 8} or {first: 1}
+    return first, max(apart, key=lambda d: apart[d])
+
+
+def _quick_hash(keys: KeyBytes, distances: tuple[int, int]) -> Hashes:
+    mixed = (keys.from_end(distances[0]) * _MULTIPLIER) ^ (keys.from_end(distances[1]) * _OTHER)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= _MULTIPLIER
+    return mixed
+
+
+def _bit(slots: Hashes) -> NDArray[np.uint8]:
+    return np.left_shift(np.uint8(1), (slots & np.uint64(7)).astype(np.uint8))
