@@ -73,6 +73,13 @@ def test_rows_are_the_expected_ones(golden: Path, name: str) -> None:
     rows.validate(full=True)
 
 
+def test_partition_timestamps_without_a_zone_are_in_the_zone_asked_for(golden: Path) -> None:
+    """The table was written in Los Angeles, and says so nowhere."""
+    rows = listing_of(golden / "data-reader-partition-values" / "delta").table(partition_timezone="America/Los_Angeles")
+    expected = _expected(golden / "data-reader-partition-values" / "expected")
+    assert sorted_rows(rows) == sorted_rows(expected, rows.column_names)
+
+
 def _in_zone(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """The expected files write instants without a zone, too."""
     return column.cast(wanted) if pa.types.is_timestamp(column.type) else column
