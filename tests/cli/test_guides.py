@@ -1,0 +1,147 @@
+"""The documentation runs: every Python and shell block of the README and the guides, on a small local table.
+
+A `console` block holds commands (after `$`) and exactly what they print. Blocks that install or build are not run,
+nor those after a `<!-- not run: … -->` line, which says why.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from delta_sidecar import DeltaTable
+from delta_sidecar.settings import Settings
+from delta_sidecar.testing.data_files import write_data_file
+from delta_sidecar.testing.table_builder import LogBuilder
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDES = ROOT / "docs" / "guide"
+PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
+BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n\n?)?```(\w+)\n(.*?)```", re.DOTALL)
+ELSEWHERE = re.compile(r"(az|s3)://lake/events")
+NOT_HERE = ("pip install", "make ", "git ")
+FIRST_HOUR = 1_770_753_600_000_000
+"""2026-02-10T20:00:00Z, in microseconds."""
+
+
+def write_events(root: Path) -> None:
+    """Four hours, two events each, a commit an hour."""
+    columns = {"ts": "timestamp", "id": "long", "value": "double", "_event_hour": "string"}
+    builder = LogBuilder(root).metadata(columns, partition_by=["_event_hour"])
+    for hour in range(4):
+        start = FIRST_HOUR + hour * 3_600_000_000
+        rows = pa.table(
+            {
+                "ts": pa.array([start, start + 1_800_000_000], pa.timestamp("us", "UTC")),
+                "id": pa.array([2 * hour, 2 * hour + 1], pa.int64()),
+                "value": [0.5, math.nan],
+            }
+        )
+        path = f"_event_hour=20260210{20 + hour}/part-0.parquet"
+        builder.commit(write_data_file(root, path, rows, partition={"_event_hour": f"20260210{20 + hour}"}))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the table `events` in it, as the current one."""
+    write_events(tmp_path / "events")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def blocks(page: Path, *kinds: str) -> list[str]:
+    found = [(m[2], m[3]) for m in BLOCK.finditer(page.read_text()) if not m[1]]
+    local = [(kind, ELSEWHERE.sub("events", text)) for kind, text in found]
+    return [text for kind, text in local if kind in kinds and not text.startswith(NOT_HERE)]
+
+
+def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a script in which `sidecar` is the command under test."""
+    command = f'sidecar() {{ {shlex.quote(sys.executable)} -m delta_sidecar.cli.main "$@"; }}\n'
+    return subprocess.run(
+        ["sh", "-e", "-c", command + script], cwd=folder, capture_output=True, text=True, env=os.environ
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_of_a_page_runs(page: Path, here: Path) -> None:
+    names: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_shell_of_a_page_runs(page: Path, here: Path) -> None:
+    for block in blocks(page, "sh"):
+        done = shell(block, here)
+        assert (done.returncode, done.stderr) == (0, ""), block
+        assert done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_sessions_of_a_page_print_what_it_says(page: Path, here: Path) -> None:
+    for block in blocks(page, "console"):
+        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, expected = session.partition("\n")
+            assert shell(command, here).stdout == expected
+
+
+def test_the_guides_have_something_to_run() -> None:
+    for page, kinds in (
+        ("cli.md", ("sh", "console")),
+        ("options.md", ("python",)),
+        ("coming-from-deltalake.md", ("python",)),
+    ):
+        assert all(blocks(GUIDES / page, kind) for kind in kinds)
+
+
+def test_every_option_of_the_reader_is_documented() -> None:
+    text = (GUIDES / "options.md").read_text()
+    for setting in fields(Settings):
+        name = "delta.commit.parallelism" if setting.name == "commit_parallelism" else f"delta.sidecar.{setting.name}"
+        default = str(setting.default).lower() if isinstance(setting.default, bool) else setting.default
+        assert f"| `{name}` | `{name.upper().replace('.', '_')}` | `{default}` |" in text
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def sections(page: str) -> dict[str, str]:
+    return dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE))
+
+
+def named(text: str) -> set[str]:
+    """What a section speaks of: code that begins with a name."""
+    return {name for span in re.findall(r"`([^`\n]+)`", text) for name in re.findall(r"^(?:DeltaTable\.)?(\w+)", span)}
+
+
+def test_every_call_of_deltalake_has_its_place() -> None:
+    parts = sections((GUIDES / "coming-from-deltalake.md").read_text())
+    theirs, ours = public(deltalake.DeltaTable), public(DeltaTable)
+    shared = named(parts["Same"]) | named(parts["Different"])
+    assert theirs & ours <= shared
+    assert theirs - ours <= named(parts["Not offered"])
+    assert (theirs - ours).isdisjoint(named(parts["Same"]))
+    assert ours - theirs <= named(parts["New"])
+
+
+@pytest.mark.parametrize(
+    "name", ["is_deltatable", "version", "protocol", "history", "load_as_version", "update_incremental",
+             "transaction_version", "count", "file_uris", "to_pyarrow_table", "to_pandas", "__init__"],
+)  # fmt: skip
+def test_what_is_called_the_same_takes_the_same(name: str) -> None:
+    theirs = list(inspect.signature(getattr(deltalake.DeltaTable, name)).parameters)
+    ours = list(inspect.signature(getattr(DeltaTable, name)).parameters)
+    assert ours[: len(theirs)] == theirs
