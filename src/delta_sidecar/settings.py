@@ -31,7 +31,7 @@ class Settings:
     memory_budget: int = 64 << 20
     """Bytes a scan may have in flight."""
     read_threads: int = 0
-    """Data files read at once; 0 means one for each core, four at least."""
+    """Data files read at once; 0 means one for each core on a local disk, 16 elsewhere."""
     partition_timezone: str = "UTC"
     """The zone of partition timestamps written without one."""
 

@@ -1,17 +1,23 @@
-"""SQL text into a condition. The grammar is sqlglot's; what is accepted of it is listed here, node by node.
+"""SQL text into a condition: a parser of just the grammar that predicates need.
 
-Names may be quoted with `"` or backticks. String literals double their quotes and know no backslash escapes;
-LIKE's escape character is the backslash unless `ESCAPE` names another, as in Spark and DataFusion.
+    either    := both (OR both)*
+    both      := negated (AND negated)*
+    negated   := (NOT | !)* predicate
+    predicate := term [comparison operand] suffix*
+    suffix    := IS [NOT] (NULL | TRUE | FALSE | UNKNOWN | DISTINCT FROM operand) | ISNULL | NOTNULL | NOT NULL
+               | [NOT] IN (operand, …) | [NOT] BETWEEN operand AND operand | [NOT] LIKE string [ESCAPE string]
+    term      := ( either ) [:: type]* | operand
+    operand   := (+ | -)* (name | literal | CAST(operand AS type) | type string | ( operand )) [:: type]*
+
+Any word is a name wherever a name may stand, but for the few of `_RESERVED`. LIKE's escape character is the
+backslash unless `ESCAPE` names another, as in Spark and DataFusion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar, NoReturn
-
-from sqlglot import exp, tokens
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ParseError, SqlglotError
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar
 
 from delta_sidecar.errors import PredicateError
 from delta_sidecar.scan import condition as written
@@ -31,208 +37,338 @@ from delta_sidecar.scan.condition import (
 )
 from delta_sidecar.scan.expression import Operator
 from delta_sidecar.scan.literals import Boolean, Bytes, Float, Literal, Null, Number, Text, parse_number
+from delta_sidecar.scan.sql_tokens import Kind, Token, misplaced, tokenize
+from delta_sidecar.scan.sql_types import MOST_WORDS, TYPES
 
-_SUPPORTED = (
-    "supported: =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE, IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM, "
-    "AND, OR, NOT, between columns and literals"
-)
-_COMPARISONS: dict[type[exp.Expr], Operator] = {
-    exp.EQ: "=",
-    exp.NEQ: "!=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+_Parsed: TypeAlias = Condition | Operand
+"""A column or literal in parentheses may turn out to be a condition, or a side of one."""
+_T = TypeVar("_T")
+
+_COMPARISONS: dict[str, Operator] = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
 }
-
-
-class SidecarDialect(Dialect):
-    """sqlglot's own dialect, and backticks and X'…'."""
-
-    class Tokenizer(tokens.Tokenizer):
-        IDENTIFIERS: ClassVar = ['"', "`"]
-        HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
+_RESERVED = frozenset({"AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN"})
+_CONSTANTS: dict[str, Literal] = {"NULL": Null(), "TRUE": Boolean(True), "FALSE": Boolean(False)}
+_TRUTHS = {"TRUE": True, "FALSE": False}
+_REGULAR_EXPRESSIONS = ("RLIKE", "REGEXP")
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]*")
+_DEEPEST = 100
+"""Levels of parentheses and of conditions in conditions, so that no stack of ours or of a caller runs out."""
 
 
 def parse_sql(text: str) -> Condition:
     """The condition; `PredicateError` for anything that is not one."""
-    if not text.strip():
-        raise PredicateError("the predicate is empty; leave it out to match everything")
-    return _condition(_parse(text))
+    return _Parser(text).whole()
 
 
-def _parse(text: str) -> exp.Expr:
-    dialect = SidecarDialect()
-    try:
-        parsed = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)
-    except ParseError as error:
-        raise PredicateError(_explain(error, text)) from None
-    except SqlglotError:
-        raise PredicateError(f"the predicate has an unfinished string or name, or a bad character: {text!r}") from None
-    if len(parsed) != 1 or parsed[0] is None:
-        raise PredicateError(f"the predicate must be one condition, without `;`: {text!r}")
-    return parsed[0]
+class _Parser:
+    """One text, and the place in it."""
 
+    __slots__ = ("_depth", "_index", "_text", "_tokens")
 
-def _explain(error: ParseError, text: str) -> str:
-    first = error.errors[0] if error.errors else {}
-    near, before = first.get("highlight"), first.get("start_context", "")
-    if not near:
-        return f"the predicate cannot be parsed: {text!r}; {_SUPPORTED}"
-    quote = f" (quote it if it is a column: `{near}`)" if near.isidentifier() else ""
-    return f"the predicate cannot be parsed at {near!r}, character {len(before) + 1}{quote}: {text!r}; {_SUPPORTED}"
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._index = 0
+        self._depth = 0
 
+    def whole(self) -> Condition:
+        if self._next.kind == "end":
+            raise PredicateError("the predicate is empty; leave it out to match everything")
+        condition = _condition(self._either())
+        ended = self._sign(";")
+        if self._next.kind != "end":
+            raise self._second() if ended else self._unexpected()
+        return _shallow(condition)
 
-def _refuse(node: exp.Expr) -> NoReturn:
-    raise PredicateError(f"{node.sql()!r} is not supported in a predicate; {_SUPPORTED}")
+    # Conditions
 
+    def _either(self) -> _Parsed:
+        terms = [self._both()]
+        while self._word("OR"):
+            terms.append(self._both())
+        return terms[0] if len(terms) == 1 else written.Any(tuple(map(_condition, terms)))
 
-def _condition(node: exp.Expr) -> Condition:
-    match node:
-        case exp.Paren():
-            return _condition(node.this)
-        case exp.And():
-            return written.All(tuple(map(_condition, _flat(node, exp.And))))
-        case exp.Or():
-            return written.Any(tuple(map(_condition, _flat(node, exp.Or))))
-        case exp.Not():
-            return Negation(_condition(node.this))
-        case exp.Is():
-            return _is(node)
-        case exp.In():
-            return _in(node)
-        case exp.Between():
-            return _between(node)
-        case exp.Like() | exp.Escape():
-            return _like(node)
-        case exp.NullSafeEQ():
-            return Sameness(_operand(node.this), _operand(node.expression))
-        case exp.NullSafeNEQ():
-            return Negation(Sameness(_operand(node.this), _operand(node.expression)))
-        case _ if type(node) in _COMPARISONS:
-            return Comparison(_operand(node.this), _COMPARISONS[type(node)], _operand(node.expression))
-    return Bare(_operand(node))
+    def _both(self) -> _Parsed:
+        terms = [self._negated()]
+        while self._word("AND"):
+            terms.append(self._negated())
+        return terms[0] if len(terms) == 1 else written.All(tuple(map(_condition, terms)))
 
+    def _negated(self) -> _Parsed:
+        negations = 0
+        while self._word("NOT") or self._sign("!"):
+            negations += 1
+        parsed = self._predicate()
+        for _ in range(negations):
+            parsed = Negation(_condition(parsed))
+        return parsed
 
-def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    """The terms of a chain, which sqlglot nests to the left, without recursion: chains may be long."""
-    terms: list[exp.Expr] = []
-    pending = [node]
-    while pending:
-        current = pending.pop()
-        if isinstance(current, kind):
-            pending += [current.expression, current.this]
+    def _predicate(self) -> _Parsed:
+        parsed = self._term()
+        if self._next.kind == "sign":
+            parsed = self._comparison(parsed)
+        while (suffixed := self._suffixed(parsed)) is not None:
+            parsed = suffixed
+        return parsed
+
+    def _comparison(self, left: _Parsed) -> _Parsed:
+        if self._next.value in _COMPARISONS:
+            operand, op = self._side(left), _COMPARISONS[self._take().value]
+            return Comparison(operand, op, self._operand())
+        if self._next.value == "<=>":
+            operand = self._side(left)
+            self._take()
+            return Sameness(operand, self._operand())
+        return left
+
+    def _suffixed(self, left: _Parsed) -> Condition | None:
+        """The condition that IS, IN, BETWEEN or LIKE make of what is before them; None if there is none of them."""
+        if self._word("IS"):
+            return self._is(left)
+        if self._word("ISNULL"):
+            return _null(left)
+        if self._word("NOTNULL") or self._words("NOT", "NULL"):
+            return Negation(_null(left))
+        for word, parse in (("IN", self._in), ("BETWEEN", self._between), ("LIKE", self._like)):
+            if self._is_word(self._next, word):
+                return parse(self._side(left))
+            if self._is_word(self._next, "NOT") and self._is_word(self._tokens[self._index + 1], word):
+                operand = self._side(left)
+                self._take()
+                return _negation(parse(operand))
+        return None
+
+    def _is(self, left: _Parsed) -> Condition:
+        negative = self._word("NOT")
+        if self._words("DISTINCT", "FROM"):
+            same = Sameness(self._side(left), self._operand())
+            return same if negative else Negation(same)
+        if self._word("NULL") or self._word("UNKNOWN"):
+            condition = _null(left)
+        elif self._next.kind == "word" and self._next.value in _TRUTHS:
+            condition = Truth(_condition(left), _TRUTHS[self._take().value])
         else:
-            terms.append(current)
-    return terms
+            raise self._missing("NULL, TRUE, FALSE or DISTINCT FROM")
+        return Negation(condition) if negative else condition
 
+    def _in(self, operand: Operand) -> Condition:
+        self._take()
+        self._expect("(")
+        options = [self._operand()]
+        while self._sign(",") and not self._at_sign(")"):
+            options.append(self._operand())
+        self._expect(")")
+        return Membership(operand, tuple(options))
 
-def _is(node: exp.Is) -> Condition:
-    match node.expression:
-        case exp.Null():
-            return _is_null(node.this)
-        case exp.Boolean():
-            return Truth(_condition(node.this), bool(node.expression.this))
-    _refuse(node)
+    def _between(self, operand: Operand) -> Condition:
+        self._take()
+        if self._is_word(self._next, "SYMMETRIC", "ASYMMETRIC") and not self._is_word(self._after, "AND"):
+            if self._next.value == "SYMMETRIC":
+                raise self._refused("BETWEEN SYMMETRIC")
+            self._take()
+        low = self._operand()
+        if not self._word("AND"):
+            raise self._missing("AND and the upper end of BETWEEN")
+        return written.All((Comparison(operand, ">=", low), Comparison(operand, "<=", self._operand())))
 
+    def _like(self, operand: Operand) -> Condition:
+        self._take()
+        pattern = None if self._word("NULL") else self._string("a string (the pattern of LIKE)")
+        escape = self._string("a string of one character") if self._word("ESCAPE") else "\\"
+        return Bare(Null()) if pattern is None else Likeness(operand, pattern, escape)
 
-def _is_null(node: exp.Expr) -> Condition:
-    inner = node.unnest()
-    if isinstance(inner, (exp.Predicate, exp.Connector, exp.Not, exp.Escape)):
-        return Truth(_condition(inner), None)
-    return Nullness(_operand(inner))
+    def _term(self) -> _Parsed:
+        if not self._at_sign("("):
+            return self._operand()
+        parsed = self._parenthesised(self._either)
+        return self._casts(self._side(parsed)) if self._at_sign("::") else parsed
 
+    # Columns and literals
 
-def _in(node: exp.In) -> Condition:
-    options = node.args.get("expressions")
-    if not options:
-        _refuse(node)
-    return Membership(_operand(node.this), tuple(map(_operand, options)))
+    def _operand(self) -> Operand:
+        signs: list[Token] = []
+        while self._at_sign("-", "+"):
+            signs.append(self._take())
+        operand = self._casts(self._primary())
+        for sign in reversed(signs):
+            operand = self._negative(operand, sign) if sign.value == "-" else operand
+        return operand
 
+    def _primary(self) -> Operand:
+        match self._next.kind:
+            case "word":
+                return self._worded()
+            case "name":
+                return self._name()
+            case "string":
+                return Text(self._take().value)
+            case "number":
+                return _number(self._take().value)
+            case "bytes":
+                return self._bytes()
+        if self._at_sign("("):
+            return self._parenthesised(self._operand)
+        raise self._missing("a column or a literal")
 
-def _between(node: exp.Between) -> Condition:
-    if node.args.get("symmetric"):
-        _refuse(node)
-    operand = _operand(node.this)
-    low, high = _operand(node.args["low"]), _operand(node.args["high"])
-    return written.All((Comparison(operand, ">=", low), Comparison(operand, "<=", high)))
+    def _worded(self) -> Operand:
+        word = self._next.value
+        if word in _CONSTANTS:
+            self._take()
+            return _CONSTANTS[word]
+        if word == "CAST" and self._after.kind == "sign" and self._after.value == "(":
+            return self._cast()
+        if word in _RESERVED:
+            raise self._missing("a column or a literal")
+        return self._typed() or self._name()
 
+    def _name(self) -> Name:
+        start = self._index
+        parts = [self._part()]
+        while self._sign("."):
+            parts.append(self._part())
+        if self._at_sign("("):
+            raise self._function(start)
+        return Name(tuple(parts))
 
-def _like(node: exp.Expr) -> Condition:
-    like, escape = (node.this, _text(node.expression)) if isinstance(node, exp.Escape) else (node, "\\")
-    if not isinstance(like, exp.Like):
-        _refuse(node)
-    if isinstance(like.expression, exp.Null):
-        return Bare(Null())
-    likeness = Likeness(_operand(like.this), _text(like.expression), escape)
-    return Negation(likeness) if like.args.get("negate") else likeness
+    def _part(self) -> str:
+        if self._next.kind not in ("word", "name"):
+            raise self._missing("a name")
+        token = self._take()
+        return token.value if token.kind == "name" else self._text[token.start : token.end]
 
+    def _bytes(self) -> Bytes:
+        if not _HEXADECIMAL.fullmatch(digits := self._next.value):
+            raise misplaced(self._text, self._next.start, f"{self._shown(self._next)} is not hexadecimal")
+        self._take()
+        return Bytes(bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
 
-def _text(node: exp.Expr) -> str:
-    if not isinstance(node, exp.Literal) or not node.is_string:
-        _refuse(node.parent or node)
-    return str(node.this)
+    def _negative(self, operand: Operand, sign: Token) -> Literal:
+        match operand:
+            case Number(value, text):
+                return Number(value.copy_negate(), text[1:] if text.startswith("-") else f"-{text}")
+            case Float(value):
+                return Float(-value)
+            case Null():
+                return operand
+        raise misplaced(self._text, sign.start, "'-' is not supported before anything but a number")
 
+    # Types
 
-def _operand(node: exp.Expr) -> Operand:
-    match node:
-        case exp.Paren():
-            return _operand(node.this)
-        case exp.Column() | exp.Dot():
-            return Name(tuple(_parts(node)))
-        case exp.Null():
-            return Null()
-        case exp.Boolean():
-            return Boolean(bool(node.this))
-        case exp.HexString():
-            return _bytes(node)
-        case exp.Literal():
-            return Text(str(node.this)) if node.is_string else _number(str(node.this))
-        case exp.Neg():
-            return _negative(node)
-        case exp.Cast():
-            return _cast(node)
-    _refuse(node)
+    def _cast(self) -> Operand:
+        start = self._index
+        self._take()
+        return self._parenthesised(lambda: self._cast_body(start))
 
+    def _cast_body(self, start: int) -> Literal:
+        operand = self._operand()
+        if not self._word("AS"):
+            raise self._missing("AS and a type")
+        return self._converted(operand, start)
 
-def _parts(node: exp.Expr) -> Iterator[str]:
-    if isinstance(node, exp.Dot):
-        yield from _parts(node.this)
-        node = node.expression
-    parts = node.parts if isinstance(node, exp.Column) else [node]
-    for part in parts:
-        if not isinstance(part, exp.Identifier):
-            _refuse(node)
-        yield str(part.this)
+    def _casts(self, operand: Operand) -> Operand:
+        while self._sign("::"):
+            operand = self._converted(operand, self._index - 1)
+        return operand
 
+    def _converted(self, operand: Operand, start: int) -> Literal:
+        target = self._type()
+        if target is None:
+            raise self._missing("a type that literals can have, as in CAST('1' AS INT)")
+        if isinstance(operand, Name):
+            raise misplaced(self._text, self._tokens[start].start, "a cast of a column is not supported")
+        return cast(operand, *target)
 
-def _bytes(node: exp.HexString) -> Bytes:
-    digits = str(node.this)
-    return Bytes(bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
+    def _typed(self) -> Literal | None:
+        """`DATE '…'` and the like; None, and nothing taken, where the word is no type before a string."""
+        start = self._index
+        target = self._type()
+        if target is not None and self._next.kind == "string":
+            return cast(Text(self._take().value), *target)
+        self._index = start
+        return None
 
+    def _type(self) -> tuple[str, Sequence[int]] | None:
+        """The type that stands next and its sizes; None, and nothing taken, if there is none."""
+        ahead = self._tokens[self._index : self._index + MOST_WORDS]
+        for count in range(len(ahead), 0, -1):
+            name = " ".join(token.value for token in ahead[:count] if token.kind == "word")
+            if name in TYPES and name.count(" ") == count - 1:
+                self._index += count
+                return TYPES[name], self._sizes(TYPES[name])
+        return None
 
-def _number(text: str) -> Number:
-    value = parse_number(text)
-    if isinstance(value, float):
-        raise PredicateError(f"{text!r} is not a number; write infinities and NaN as CAST('NaN' AS DOUBLE)")
-    return Number(value, text)
+    def _sizes(self, target: str) -> list[int]:
+        start, sizes = self._index, list[int]()
+        opened = self._sign("(")
+        while opened and self._next.kind == "number" and len(sizes) < 3:
+            sizes.append(self._size(target, len(sizes)))
+            if not self._sign(","):
+                break
+        if opened and not (sizes and self._sign(")")):
+            self._index = start
+            return []
+        return sizes
 
+    def _size(self, target: str, place: int) -> int:
+        token = self._take()
+        if not token.value.isdigit() or len(token.value) > 9 or (target == "DECIMAL" and int(token.value) > 38):
+            raise misplaced(self._text, token.start, f"{self._shown(token)} is not a size that {target} can have")
+        if place >= (2 if target == "DECIMAL" else 1):
+            raise misplaced(self._text, token.start, f"{target} has no more sizes")
+        return int(token.value)
 
-def _negative(node: exp.Neg) -> Literal:
-    match _operand(node.this):
-        case Number(value, text):
-            return Number(value.copy_negate(), text[1:] if text.startswith("-") else f"-{text}")
-        case Float(value):
-            return Float(-value)
-        case Null():
-            return Null()
-    _refuse(node)
+    # The place
 
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._index]
 
-def _cast(node: exp.Cast) -> Literal:
-    operand = _operand(node.this)
-    if isinstance(operand, Name) or isinstance(node, exp.TryCast):
-        _refuse(node)
-    target = node.to
-    sizes = [int(size.name) for size in target.expressions if size.name.isdigit()]
-    return cast(operand, target.this.value.upper(), sizes)
+    @property
+    def _after(self) -> Token:
+        """The token after the next one."""
+        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+
+    def _take(self) -> Token:
+        token = self._next
+        self._index += 1
+        return token
+
+    def _is_word(self, token: Token, *words: str) -> bool:
+        return token.kind == "word" and token.value in words
+
+    def _word(self, word: str) -> bool:
+        """Whether that word is next; then it is taken."""
+        found = self._is_word(self._next, word)
+        self._index += found
+        return found
+
+    def _words(self, first: str, second: str) -> bool:
+        found = self._is_word(self._next, first) and self._is_word(self._after, second)
+        self._index += 2 * found
+        return found
+
+    def _at_sign(self, *signs: str) -> bool:
+        return self._next.kind == "sign" and self._next.value in signs
+
+    def _sign(self, sign: str) -> bool:
+        """Whether that sign is next; then it is taken."""
+        found = self._at_sign(sign)
+        self._index += found
+        return found
+
+    def _expect(self, sign: str) -> None:
+        if not self._sign(sign):
+            raise self._missing(f"`{sign}`") if self._next.kind == "end" else self._unexpected()
+
+    def _string(self, what: str) -> str:
+        if self._next.kind != "string":
+            raise self._missing(what)
+        return self._take().value

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -26,6 +28,7 @@ class Prefetched(Generic[T]):
         self._stopped = threading.Event()
         self._done = False
         self._thread = threading.Thread(target=self._run, name="delta-sidecar-prefetch", daemon=True)
+        _running.add(self)
         self._thread.start()
 
     def _run(self) -> None:
@@ -75,3 +78,13 @@ class Prefetched(Generic[T]):
                 self._items.get_nowait()
             except queue.Empty:
                 self._thread.join(0.01)
+
+
+_running: weakref.WeakSet[Prefetched[object]] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A daemon thread that is inside Arrow when the interpreter goes away would abort the process."""
+    for prefetched in list(_running):
+        prefetched.close()

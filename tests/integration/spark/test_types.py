@@ -64,7 +64,7 @@ def test_partition_values(table: SparkTable) -> None:
         "(1, DATE'2026-01-01', TIMESTAMP'2026-01-01 10:00:00.123456', 'a/b=c%20d:e', 1.5, true, 0.1), "
         "(2, DATE'1969-12-31', TIMESTAMP'1969-12-31 23:59:59', '', -1, false, 'NaN'), "
         "(3, NULL, NULL, NULL, NULL, NULL, NULL), "
-        "(4, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', 'ü 🦆 \\'#?*', 0, true, 'Infinity'), "
+        "(4, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', 'ü 🦆 #?*', 0, true, 'Infinity'), "
         "(5, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', '__HIVE_DEFAULT_PARTITION__', 0, true, 1e300)",
         "DELETE FROM {t} WHERE s = 'a/b=c%20d:e' AND id = 77",
     )
@@ -87,7 +87,7 @@ def test_partition_values(table: SparkTable) -> None:
 def test_a_variant_can_be_listed_and_its_neighbours_read(table: SparkTable) -> None:
     table.sql(
         "CREATE TABLE {t} (id BIGINT, v VARIANT) USING delta",
-        "INSERT INTO {t} SELECT id, parse_json(concat('{\\"a\\": ', id, '}')) FROM range(3)",
+        "INSERT INTO {t} SELECT id, parse_json(concat('[', id, ']')) FROM range(3)",
     )
     ours = DeltaTable(str(table.root))
     assert sorted(ours.file_uris()) == local_paths(table.frame().inputFiles())
