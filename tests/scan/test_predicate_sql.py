@@ -157,7 +157,7 @@ def test_a_decimal_never_goes_through_a_float() -> None:
         ("long =", "'='"),
         ("long = 1 AND", "'AND'"),
         ("long = 1 integer", "'integer'"),
-        ("outer = 1", "quote it if it is a column: `outer`"),
+        ("in = 1", "quote it if it is a column: `in`"),
         ("long = 1; drop table t", "'drop'"),
         ("long = 1; integer = 2", "one condition"),
         ("select 1", "'select'"),

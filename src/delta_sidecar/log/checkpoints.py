@@ -13,8 +13,10 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.log import actions
 from delta_sidecar.log.commits import add_rows, decode_lines, whole_lines
@@ -208,5 +210,5 @@ def _actions(batch: pa.RecordBatch, action: str, marker: str) -> Iterator[dict[s
     if batch.schema.get_field_index(action) < 0:
         return
     column = batch.column(action)
-    kept = column.filter(column.field(marker).is_valid())
-    yield from (row for row in kept.to_pylist() if row is not None)
+    filled = np.flatnonzero(arrays.to_numpy_bool(column.field(marker).is_valid()))
+    yield from (row for i in filled.tolist() if (row := column[i].as_py()) is not None)

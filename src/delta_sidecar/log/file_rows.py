@@ -63,17 +63,30 @@ def rows_of(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
     """The adds of a checkpoint batch as rows of the asked-for columns (and `stats_parsed`, where it was read)."""
     add = batch.column("add")
     fields = dict(zip((f.name for f in add.type), add.flatten(), strict=True))
-    path = fields["path"]
-    if path.null_count:
-        valid = path.is_valid()
-        fields = {name: array.filter(valid) for name, array in fields.items()}
-    count = len(fields["path"])
     names = list(columns.names)
-    arrays = [_normal(fields.get(_SOURCES[name]), name, count) for name in names]
+    arrays = [_normal(fields.get(_SOURCES[name]), name, len(add)) for name in names]
     if STATS_PARSED in fields:
         names.append(STATS_PARSED)
-        arrays.append(fields[STATS_PARSED])
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+        arrays.append(_plain(fields[STATS_PARSED]))
+    rows = pa.RecordBatch.from_arrays(arrays, names=names)
+    path = rows.column("path")
+    return rows.filter(path.is_valid()) if path.null_count else rows
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array without views and dictionaries, which not every kernel takes."""
+    plain = _plain_type(array.type)
+    return array if plain == array.type else array.cast(plain)
+
+
+def _plain_type(data_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(data_type):
+        return pa.struct([f.with_type(_plain_type(f.type)) for f in data_type])
+    if pa.types.is_dictionary(data_type):
+        return _plain_type(data_type.value_type)
+    if pa.types.is_string_view(data_type) or pa.types.is_large_string(data_type):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(data_type) else data_type
 
 
 def _normal(array: pa.Array | None, name: str, count: int) -> pa.Array:

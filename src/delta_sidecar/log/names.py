@@ -33,7 +33,8 @@ _NAME = re.compile(
     r"|(?P<end>\d{20})\.compacted\.json"
     r"|checkpoint\.(?:(?P<classic>parquet)"
     r"|(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
-    r"|(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})\.(?:json|parquet)))"
+    r"|(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})\.(?:json|parquet)))",
+    re.ASCII,
 )
 
 

@@ -37,25 +37,24 @@ class Replay:
 
         Its keys are marked when the iterator is exhausted: a caller that stops before asks nothing older.
         """
-        own = Mask()
-        removed: set[bytes] = set()
+        added, removed = Mask(), Mask()
         for batch in batches:
-            live = self._judge(batch, own)
-            own.add(batch.add_keys)
-            removed.update(batch.remove_keys)
+            live = self._judge(batch, added)
+            added.add(batch.add_keys)
+            removed.add(batch.remove_keys)
             if live is not None:
                 yield live
-        if removed and own.seen_list(list(removed)) is not None:
-            _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
-        self.mask.absorb(own)
-        self.mask.add(list(removed))
+        self.mask.absorb(added)
+        self.mask.absorb(removed)
 
-    def _judge(self, batch: CommitBatch, own: Mask) -> pa.RecordBatch | None:
+    def _judge(self, batch: CommitBatch, added: Mask) -> pa.RecordBatch | None:
         """The adds of a batch that neither a newer commit nor this one has decided already."""
         keys = batch.add_keys
         if not keys:
             return None
-        dropped = _merge(self.mask.seen_list(keys), own.seen_list(keys))
+        dropped = _merge(self.mask.seen_list(keys), added.seen_list(keys))
+        if not set(keys).isdisjoint(batch.remove_keys):
+            _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
         repeated = _repeated(keys)
         if repeated is not None:
             _log.warning("a commit adds the same file more than once; its last add counts")
