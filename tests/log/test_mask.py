@@ -1,0 +1,83 @@
+"""The mask is exact, whatever its size and whatever its hashes do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from delta_sidecar.log import mask as module
+from delta_sidecar.log.mask import Mask
+
+
+def seen(mask: Mask, keys: list[bytes]) -> list[bool]:
+    flags = mask.seen(pa.array(keys, pa.binary()))
+    return [False] * len(keys) if flags is None else flags.tolist()
+
+
+def test_an_empty_mask_has_seen_nothing() -> None:
+    assert Mask().seen(pa.array([b"a", b""], pa.binary())) is None
+    assert Mask().seen_list([b"a"]) is None
+
+
+@pytest.mark.parametrize("seal", [False, True])
+def test_members_and_only_members(seal: bool) -> None:
+    mask = Mask()
+    mask.add([b"", b"a", b"ab", b"12345678", b"123456789", b"x" * 100])
+    if seal:
+        mask.seal()
+    asked = [b"", b"a", b"b", b"ab", b"ba", b"a\0", b"12345678", b"1234567", b"123456789", b"x" * 99, b"x" * 100]
+    expected = [True, True, False, True, False, False, True, False, True, False, True]
+    assert seen(mask, asked) == expected
+    assert mask.seen_list(asked) is not None
+    assert [bool(flag) for flag in mask.seen_list(asked)] == expected  # type: ignore[union-attr]
+
+
+@given(members=st.lists(st.binary(max_size=20)), asked=st.lists(st.binary(max_size=20)), seal=st.booleans())
+def test_it_is_a_set(members: list[bytes], asked: list[bytes], seal: bool) -> None:
+    mask = Mask()
+    mask.add(members)
+    if seal:
+        mask.seal()
+    asked = asked + members[:3]
+    assert seen(mask, asked) == [key in set(members) for key in asked]
+
+
+def test_a_large_mask_is_exact() -> None:
+    mask = Mask()
+    for start in range(0, 300_000, 50_000):
+        mask.add([f"part-{n:08}.parquet".encode() for n in range(start, start + 50_000)])
+    mask.seal()
+    inside = [f"part-{n:08}.parquet".encode() for n in range(0, 300_000, 7)]
+    outside = [f"part-{n:08}.parquet".encode() for n in range(300_000, 600_000, 7)]
+    assert all(seen(mask, inside))
+    assert not any(seen(mask, outside))
+    assert len(mask) == 300_000
+
+
+def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "hash_keys", lambda keys: np.zeros(len(keys), np.uint64))
+    mask = Mask()
+    mask.add([b"a", b"b", b"c"])
+    mask.seal()
+    assert seen(mask, [b"c", b"d", b"a", b"b", b""]) == [True, False, True, True, False]
+
+
+def test_absorbed_keys_are_seen() -> None:
+    mask, other = Mask(), Mask()
+    other.add([b"x"])
+    other.seal()
+    other.add([b"y"])
+    mask.absorb(other)
+    assert seen(mask, [b"x", b"y", b"z"]) == [True, True, False]
+
+
+def test_a_slice_of_an_array_is_looked_up_by_its_own_rows() -> None:
+    mask = Mask()
+    mask.add([b"b"])
+    mask.seal()
+    flags = mask.seen(pa.array([b"b", b"a", b"b"], pa.binary()).slice(1, 2))
+    assert flags is not None
+    assert flags.tolist() == [False, True]
