@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -248,6 +249,27 @@ def test_wrong_key_of_azure(azurite: ObjectServer) -> None:  # noqa: F811
 def test_missing_container_of_azure(azurite: ObjectServer) -> None:  # noqa: F811
     secret = azurite.storage_options["azure_storage_account_key"]
     assert_storage_refuses("az://absent/some", azurite.storage_options, DeltaSidecarError, secret)
+
+
+def post(url: str, body: bytes) -> None:
+    headers = {"Content-Type": "text/plain"}
+    urllib.request.urlopen(urllib.request.Request(url, body, headers, method="POST")).close()
+
+
+@pytest.fixture
+def guarded(s3: ObjectServer) -> Iterator[ObjectServer]:  # noqa: F811
+    """The server asks for a known key while the test runs."""
+    switch = f"{s3.endpoint}/moto-api/reset-auth"
+    post(switch, b"0")
+    try:
+        yield s3
+    finally:
+        post(switch, b"inf")
+
+
+def test_wrong_key_of_s3(guarded: ObjectServer) -> None:
+    options = guarded.storage_options | {"aws_secret_access_key": WRONG_KEY}
+    assert_storage_refuses(guarded.uri("some"), options, AccessDeniedError, WRONG_KEY)
 
 
 def test_missing_bucket_of_s3(s3: ObjectServer) -> None:  # noqa: F811

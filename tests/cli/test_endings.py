@@ -74,6 +74,40 @@ def test_an_interrupt_is_quiet(large: Path) -> None:
         assert process.stderr.read() == b""
 
 
+def test_an_interrupt_stops_rows_too(tmp_path: Path) -> None:
+    rows = pa.table({"x": pa.array(range(400_000), pa.int64())})
+    deltalake.write_deltalake(str(tmp_path / "t"), rows)
+    with open_command("read", tmp_path / "t", "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(60) == 130
+        assert process.stderr.read() == b""
+
+
+def test_a_full_disk_is_one_line(large: Path) -> None:
+    with Path("/dev/full").open("wb") as full, open_command("files", large, "--json", stdout=full.fileno()) as process:
+        assert process.wait(60) == 1
+        assert process.stderr is not None
+        (line,) = process.stderr.read().splitlines()
+        assert b"No space left" in line
+
+
+def test_colour_on_a_terminal_only(large: Path) -> None:
+    ours, theirs = os.openpty()
+    environment = os.environ | {"TERM": "xterm-256color"}
+    command = [*COMMAND, "files", str(large), "--limit", "2"]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment) as process:
+        assert process.wait(60) == 0
+    shown = os.read(ours, 100_000)
+    os.close(ours)
+    os.close(theirs)
+    assert b"\x1b[1m" in shown
+    assert b"\x1b" not in sidecar("files", large, "--limit", 2, environment=environment).out.encode()
+
+
 def test_the_unexpected_is_one_line(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError(f"two\nlines and {SECRET}")
