@@ -1,0 +1,75 @@
+"""Output is a stream: what is known is out before more is asked for, and little is held."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+
+from delta_sidecar.cli import output
+
+
+class Sink(io.TextIOWrapper):
+    """A standard output that shows what has reached it."""
+
+    def __init__(self) -> None:
+        self.seen = io.BytesIO()
+        super().__init__(self.seen, encoding="utf-8", write_through=True)
+
+    def lines(self) -> int:
+        return self.seen.getvalue().count(b"\n")
+
+
+def test_a_batch_is_out_before_the_next_is_made() -> None:
+    sink = Sink()
+
+    def batches() -> Iterator[list[Any]]:
+        for number in range(3):
+            assert sink.lines() == number * 2
+            yield [{"n": number}, {"n": number}]
+
+    with redirect_stdout(sink):
+        output.write_json_lines(batches())
+    assert sink.lines() == 6
+
+
+def test_a_table_holds_few_rows() -> None:
+    sink = Sink()
+
+    held = []
+
+    def rows() -> Iterator[list[str]]:
+        for number in range(20_000):
+            held.append(number - sink.lines())
+            yield [str(number), "x"]
+
+    with redirect_stdout(sink):
+        output.write_table(["n", "name"], rows(), ["n"])
+    assert max(held) < 1200
+    assert sink.lines() == 20_001
+
+
+def test_columns_are_aligned_by_the_first_rows() -> None:
+    sink = Sink()
+    with redirect_stdout(sink):
+        output.write_table(["n", "name", "path"], [["1", "long name", "p"], ["1,000", "b", "q"]], ["n"])
+    assert sink.seen.getvalue().decode().splitlines() == [
+        "    n  name       path",
+        "    1  long name  p",
+        "1,000  b          q",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("naïve", "naïve"), ("a\nbé", "a\\nbé"), ("\x1b[31m", "\\x1b[31m"), ("\u202e", "\\u202e")]
+)
+def test_only_what_does_not_print_is_escaped(text: str, shown: str) -> None:
+    assert output.printable(text) == shown
+
+
+def test_long_cells_are_cut() -> None:
+    assert output.cut("a" * 60) == "a" * 60
+    assert output.cut("a" * 61) == "a" * 59 + "…"
