@@ -8,11 +8,11 @@ from tests.integration.spark.oracle import SparkTable
 
 EDGES = """
 INSERT INTO {t} VALUES
- (1, TIMESTAMP'1969-12-31 23:59:59.999999', TIMESTAMP_NTZ'1900-01-01 00:00:00.000001', DATE'1582-10-15', -0.0, 'NaN',
+ (1, TIMESTAMP'1969-12-31 23:59:59.999999', TIMESTAMP_NTZ'1900-01-01 00:00:00.000001', DATE'1582-10-15', float('-0.0'), double('NaN'),
   99999999999999999999999999999999999999, 0.00000000000000000001, X'00FF', true, 'ÿ 🦆', array(1, NULL), map('k', NULL)),
- (2, TIMESTAMP'2026-02-10 22:00:00.123456', TIMESTAMP_NTZ'2026-02-10 22:00:00', DATE'9999-12-31', 'NaN', 1.5,
+ (2, TIMESTAMP'2026-02-10 22:00:00.123456', TIMESTAMP_NTZ'2026-02-10 22:00:00', DATE'9999-12-31', float('NaN'), double(1.5),
   -99999999999999999999999999999999999999, -1.5, X'', false, '', array(), map()),
- (3, TIMESTAMP'0001-01-01 00:00:00', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', DATE'0001-01-01', 'Infinity', 0.1,
+ (3, TIMESTAMP'0001-01-01 00:00:00', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', DATE'0001-01-01', float('Infinity'), double(0.1),
   0, 123456789012345678.12345678901234567890, NULL, NULL, repeat('x', 100), NULL, NULL),
  (4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
 """
@@ -61,11 +61,11 @@ def test_partition_values(table: SparkTable) -> None:
         "CREATE TABLE {t} (id BIGINT, d DATE, ts TIMESTAMP, s STRING, n DECIMAL(10, 3), b BOOLEAN, f DOUBLE) USING delta "
         "PARTITIONED BY (d, ts, s, n, b, f)",
         "INSERT INTO {t} VALUES "
-        "(1, DATE'2026-01-01', TIMESTAMP'2026-01-01 10:00:00.123456', 'a/b=c%20d:e', 1.5, true, 0.1), "
-        "(2, DATE'1969-12-31', TIMESTAMP'1969-12-31 23:59:59', '', -1, false, 'NaN'), "
+        "(1, DATE'2026-01-01', TIMESTAMP'2026-01-01 10:00:00.123456', 'a/b=c%20d:e', 1.5, true, double(0.1)), "
+        "(2, DATE'1969-12-31', TIMESTAMP'1969-12-31 23:59:59', '', -1, false, double('NaN')), "
         "(3, NULL, NULL, NULL, NULL, NULL, NULL), "
-        "(4, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', 'ü 🦆 #?*', 0, true, 'Infinity'), "
-        "(5, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', '__HIVE_DEFAULT_PARTITION__', 0, true, 1e300)",
+        "(4, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', 'ü 🦆 #?*', 0, true, double('Infinity')), "
+        "(5, DATE'2026-01-02', TIMESTAMP'2026-03-29 01:30:00', '__HIVE_DEFAULT_PARTITION__', 0, true, 1e300D)",
         "DELETE FROM {t} WHERE s = 'a/b=c%20d:e' AND id = 77",
     )
     table.check(

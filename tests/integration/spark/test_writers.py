@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from delta_sidecar import DeltaTable
+from tests.integration.same import local_paths
 from tests.integration.spark.oracle import SparkTable, with_setting
 
 
@@ -113,7 +115,9 @@ def test_rewrites(table: SparkTable) -> None:
         "INSERT OVERWRITE {t} VALUES (20, 'third'), (21, NULL)",
         "RESTORE TABLE {t} TO VERSION AS OF 2",
         "UPDATE {t} SET k = 'updated' WHERE id = 3",
-        "CREATE OR REPLACE TABLE {t} (other STRING) USING delta",
+        f"CREATE TABLE rewritten USING delta LOCATION '{table.root}'",
+        f"CREATE OR REPLACE TABLE rewritten (other STRING) USING delta LOCATION '{table.root}'",
+        "DROP TABLE rewritten",
         "INSERT INTO {t} VALUES ('last')",
     )
     table.check(["other = 'last'"], rows_at=[3, 5, 6])
@@ -140,4 +144,6 @@ def test_shallow_clone_has_files_elsewhere(table: SparkTable, tmp_path: Path) ->
     clone = SparkTable(table.spark, tmp_path / "clone of it")
     clone.sql(f"CREATE TABLE {{t}} SHALLOW CLONE {table.name}", "INSERT INTO {t} VALUES (3, 'a b')")
     clone.sql("DELETE FROM {t} WHERE id = 1")
+    ours = DeltaTable(str(clone.root))
+    assert sorted(ours.file_uris()) == local_paths(clone.frame().inputFiles()), (sorted(f.path for f in ours.file_infos()), sorted(ours.file_uris()), clone.frame().inputFiles())
     clone.check(["p = 'x%y'", "id = 3"])

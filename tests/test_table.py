@@ -1,0 +1,180 @@
+"""The facade: what a user of deltalake finds under the names it has there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import deltalake
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from delta_sidecar import DeltaTable
+from delta_sidecar.errors import (
+    DeltaSidecarError,
+    InputError,
+    OptionError,
+    PredicateError,
+    TableNotFoundError,
+    UnknownColumnError,
+    VersionNotFoundError,
+)
+from delta_sidecar.testing.actions import add
+from delta_sidecar.testing.table_builder import LogBuilder
+
+ROWS = pa.table({"id": pa.array(range(6), pa.int64()), "p": ["a", "b"] * 3})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two versions of six rows each, in two partitions."""
+    table = tmp_path / "my table"
+    write_deltalake(table, ROWS, partition_by=["p"])
+    write_deltalake(table, ROWS, mode="append")
+    return table
+
+
+def ids(rows: pa.Table) -> list[int]:
+    return sorted(rows["id"].to_pylist())
+
+
+def test_where_it_is(root: Path) -> None:
+    for given in (str(root), root, f"file://{str(root).replace(' ', '%20')}", f"{root}/"):
+        table = DeltaTable(given)
+        assert table.table_uri == str(root)
+        assert repr(table) == f"DeltaTable({str(root)!r}, version=1)"
+
+
+def test_programs_for_deltalake_may_pass_its_arguments(root: Path) -> None:
+    table = DeltaTable(str(root), 0, None, True, 7, True)
+    assert (table.version(), table.settings.commit_parallelism) == (0, 7)
+
+
+@pytest.mark.parametrize("version", ["1", 1.0, True, dt.datetime(2026, 1, 1)])
+def test_a_version_is_a_whole_number(root: Path, version: Any) -> None:
+    with pytest.raises(InputError, match="whole number"):
+        DeltaTable(str(root), version=version)
+
+
+def test_a_pinned_version_stays_until_it_is_moved(root: Path) -> None:
+    table = DeltaTable(str(root))
+    write_deltalake(root, ROWS, mode="append")
+    assert (table.version(), table.count()) == (1, 12)
+    table.update_incremental()
+    assert (table.version(), table.count()) == (2, 18)
+    table.load_as_version(0)
+    assert (table.version(), table.count()) == (0, 6)
+
+
+def test_a_failed_move_leaves_the_table_where_it_was(root: Path) -> None:
+    table = DeltaTable(str(root), version=0)
+    with pytest.raises(VersionNotFoundError):
+        table.load_as_version(99)
+    assert (table.version(), table.count()) == (0, 6)
+
+
+def test_is_deltatable(root: Path) -> None:
+    assert DeltaTable.is_deltatable(str(root))
+    assert not DeltaTable.is_deltatable(str(root / "p=a"))
+    assert not DeltaTable.is_deltatable(str(root / "nowhere"))
+
+
+def test_what_it_is(root: Path) -> None:
+    table, theirs = DeltaTable(str(root)), deltalake.DeltaTable(root)
+    assert table.schema().to_arrow().names == ["id", "p"]
+    assert table.metadata().partition_columns == theirs.metadata().partition_columns
+    assert table.metadata().created_time == theirs.metadata().created_time
+    assert (table.protocol().min_reader_version, table.protocol().min_writer_version) == (1, 2)
+
+
+def test_files(root: Path) -> None:
+    table, theirs = DeltaTable(str(root)), deltalake.DeltaTable(root)
+    assert sorted(table.file_uris()) == sorted(map(unquote, theirs.file_uris())), "ours are paths, decoded"
+    assert sorted(table.file_uris([("p", "=", "a")])) == sorted(
+        unquote(uri) for uri in theirs.file_uris() if "p=a" in uri
+    )
+    assert len(table.file_uris(predicate="p = 'b'", limit=1)) == 1
+    assert len(table.file_uris([("p", "=", "a")], file_pruning_predicate="id > 100")) == 0
+    assert all(Path(table.file_uri(f.path)).is_file() for f in table.file_infos())
+
+
+def test_partitions(root: Path) -> None:
+    assert sorted(p["p"] or "" for p in DeltaTable(str(root)).partitions()) == ["a", "b"]
+    assert DeltaTable(str(root)).partitions([("p", "=", "a")]) == [{"p": "a"}]
+
+
+def test_add_actions_and_stats(root: Path) -> None:
+    table = DeltaTable(str(root))
+    actions = table.get_add_actions()
+    assert actions.num_rows == 4
+    assert sum(actions["num_records"].to_pylist()) == 12
+    first = actions["path"][0].as_py()
+    found = table.get_stats_for_files([first, "not-there"], ["id"]).to_pydict()
+    assert found["path"] == [first]
+    assert found["num_records"] == [3]
+    assert found["min.id"][0] in (0, 1)
+    assert found["null_count.id"] == [0]
+
+
+def test_rows(root: Path) -> None:
+    table = DeltaTable(str(root))
+    assert ids(table.to_pyarrow_table()) == sorted([*range(6)] * 2)
+    assert ids(table.to_pyarrow_table(partitions=[("p", "=", "a")])) == [0, 0, 2, 2, 4, 4]
+    assert ids(table.to_pyarrow_table([("p", "=", "a")], ["id"], None, "id > 2")) == [4, 4]
+    assert table.to_pyarrow_table(columns=["p", "id"]).column_names == ["p", "id"]
+    assert list(table.to_pandas(columns=["id"])["id"].sort_values()) == sorted([*range(6)] * 2)
+    assert sum(b.num_rows for b in table.to_batches(limit=5)) == 5
+    assert table.scan(predicate="id = 1").read_all().num_rows == 2
+    assert table.to_pyarrow_dataset().to_table().num_rows == 12
+
+
+def test_example_of_the_notes(root: Path) -> None:
+    """The call that programs for deltalake make, with the import changed."""
+    found = DeltaTable(str(root)).to_pyarrow_dataset(partitions=[("p", "in", ["a"])]).to_table(columns=["id"])
+    assert ids(found) == [0, 0, 2, 2, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda t: t.file_uris(predicate="nope = 1"), DeltaSidecarError),
+        (lambda t: t.file_uris(predicate="id ="), PredicateError),
+        (lambda t: t.to_pyarrow_table(columns=["nope"]), UnknownColumnError),
+        (lambda t: t.to_pyarrow_table(filesystem=object()), InputError),
+        (lambda t: t.history(-1), InputError),
+    ],
+)
+def test_bad_input_is_one_line(root: Path, call: Any, error: type[Exception]) -> None:
+    with pytest.raises(error) as raised:
+        call(DeltaTable(str(root)))
+    assert isinstance(raised.value, DeltaSidecarError)
+    assert "\n" not in str(raised.value)
+
+
+def test_no_table_there(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError, match=str(tmp_path)):
+        DeltaTable(str(tmp_path / "nothing"))
+    assert not (tmp_path / "nothing").exists(), "reading creates nothing"
+
+
+def test_options_are_checked_at_once(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"delta\.sidecar\.nonsense"):
+        DeltaTable(str(tmp_path), options={"delta.sidecar.nonsense": 1})
+
+
+def test_options_come_from_the_table_too(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).metadata(configuration={"delta.sidecar.strategy": "forward"}).commit(add("a"))
+    assert DeltaTable(str(tmp_path)).scan_files().plan.strategy == "forward"
+    assert DeltaTable(str(tmp_path), options={"delta.sidecar.strategy": "reverse"}).scan_files().plan.strategy == "reverse"
+
+
+def test_a_table_without_a_schema_lists_and_does_not_read(tmp_path: Path) -> None:
+    built = LogBuilder(tmp_path).commit(add("a"))
+    path = built.log / f"{0:020}.json"
+    path.write_text(path.read_text().replace('"schemaString"', '"noSchema"'))
+    assert len(list(DeltaTable(str(tmp_path)).file_infos())) == 1
+    with pytest.raises(DeltaSidecarError, match="no schema"):
+        DeltaTable(str(tmp_path)).to_pyarrow_table()
