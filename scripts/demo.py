@@ -163,7 +163,8 @@ def show_rows(table: DeltaTable, spark: SparkSession) -> None:
         found = sum(batch.num_rows for batch in rows)
     theirs = spark_rows(spark).where(f"ts >= TIMESTAMP'{SINCE}' AND device < 10").count()
     check("rows of ten devices since then", found, theirs)
-    check("rows of the deleted device", count(table, "device = 7 AND ts < '2026-02-10T18:00:00Z'"), 0)
+    theirs = spark_rows(spark).where("device = 7 AND ts < TIMESTAMP'2026-02-10T18:00:00Z'").count()
+    check("rows of the deleted device", count(table, "device = 7 AND ts < '2026-02-10T18:00:00Z'"), theirs)
     check("all rows", table.count(), spark_rows(spark).count())
 
 
