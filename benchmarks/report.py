@@ -20,7 +20,7 @@ from benchmarks.measure import Measurement, available_memory
 from benchmarks.specs import Spec, to_json
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("delta-sidecar", "deltalake", "pyarrow", "obstore", "msgspec", "numpy", "sqlglot", "pandas")
+PACKAGES = ("delta-sidecar", "deltalake", "pyarrow", "obstore", "msgspec", "numpy", "pandas")
 READERS = ("ours", "deltalake", "pyarrow")
 # deltalake's plain open is what listing is held against: it has no answer before it.
 BASELINES = {"first_file": "deltalake.open", "all_arrow": "deltalake.open", "all_objects": "deltalake.open"}

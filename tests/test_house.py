@@ -15,7 +15,7 @@ import pytest
 from tests.golden import golden_names, golden_root
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("pyspark", "delta", "duckdb", "polars", "datafusion", "pandas", "pyarrow.flight", "deltalake", "sqlglot")
+HEAVY = ("pyspark", "delta", "duckdb", "polars", "datafusion", "pandas", "pyarrow.flight", "deltalake")
 
 
 def loaded_after(statement: str) -> set[str]:

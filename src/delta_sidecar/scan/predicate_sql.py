@@ -49,6 +49,8 @@ _COMPARISONS: dict[str, Operator] = {
     ">=": ">=",
 }
 _TRUTHS = {"TRUE": True, "FALSE": False}
+_MOST_TRUTHS = 6
+"""`IS TRUE` and the like within each other: binding spells out the condition of each more than once."""
 
 
 def parse_sql(text: str) -> Condition:
@@ -195,12 +197,12 @@ def _null(parsed: _Parsed) -> Condition:
 
 def _shallow(condition: Condition) -> Condition:
     """The condition, if those who walk down it by recursion can."""
-    level, depth = [condition], 0
+    level, depth = [(condition, 0)], 0
     while level:
-        level = [inner for outer in level for inner in _inner(outer)]
         depth += 1
-        if depth > DEEPEST:
+        if depth > DEEPEST or max(truths for _, truths in level) > _MOST_TRUTHS:
             raise too_deep()
+        level = [(inner, truths + isinstance(outer, Truth)) for outer, truths in level for inner in _inner(outer)]
     return condition
 
 

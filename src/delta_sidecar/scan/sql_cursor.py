@@ -1,0 +1,121 @@
+"""A place in the tokens of a predicate: what is next, and the errors that name that place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from delta_sidecar.errors import PredicateError
+from delta_sidecar.scan.sql_tokens import Token, misplaced, shown, tokenize
+
+RESERVED = frozenset({"AND", "OR", "NOT", "IN", "IS", "LIKE", "BETWEEN"})
+"""The only words that must be quoted to be a column's name."""
+DEEPEST = 100
+"""Levels of parentheses, and of conditions in conditions, so that no stack of ours or of a caller runs out."""
+
+_REGULAR_EXPRESSIONS = frozenset({"RLIKE", "REGEXP"})
+_T = TypeVar("_T")
+
+
+class Cursor:
+    """One text, and a place in it. Methods that ask `if …` take what they found and leave what they did not."""
+
+    __slots__ = ("_depth", "_index", "_text", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = tokenize(text)
+        self._index = 0
+        self._depth = 0
+
+    @property
+    def _next(self) -> Token:
+        return self._tokens[self._index]
+
+    @property
+    def _after(self) -> Token:
+        """The token after the next one."""
+        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+
+    def _at_end(self) -> bool:
+        return self._next.kind == "end"
+
+    def _take(self) -> Token:
+        token = self._next
+        self._index += 1
+        return token
+
+    def _if_word(self, word: str) -> bool:
+        found = self._next.is_word(word)
+        self._index += found
+        return found
+
+    def _if_words(self, first: str, second: str) -> bool:
+        found = self._next.is_word(first) and self._after.is_word(second)
+        self._index += 2 * found
+        return found
+
+    def _if_sign(self, sign: str) -> bool:
+        found = self._next.is_sign(sign)
+        self._index += found
+        return found
+
+    def _expect(self, sign: str) -> None:
+        if not self._if_sign(sign):
+            raise self._missing(f"`{sign}`") if self._at_end() else self._unexpected()
+
+    def _parenthesised(self, parse: Callable[[], _T]) -> _T:
+        self._expect("(")
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise too_deep()
+        parsed = parse()
+        self._depth -= 1
+        self._expect(")")
+        return parsed
+
+    def _shown(self, token: Token) -> str:
+        return shown(self._text[token.start : token.end])
+
+    def _shown_before(self) -> str:
+        return self._shown(self._tokens[self._index - 1])
+
+    def _wrong(self, what: str) -> PredicateError:
+        return misplaced(self._text, self._next.start, what)
+
+    def _missing(self, wanted: str) -> PredicateError:
+        """Something must stand here, and does not."""
+        if self._at_end():
+            return self._wrong(f"the predicate ends after {self._shown_before()}, where {wanted} is missing")
+        return self._wrong(f"{self._shown(self._next)} is not supported where {wanted} must stand")
+
+    def _no_operand(self) -> PredicateError:
+        """A column or a literal must stand here; perhaps a keyword, this one or the one before, was meant to be it."""
+        near = [self._next, self._tokens[max(self._index - 1, 0)]]
+        keyword = next((token for token in near if token.is_word(*RESERVED)), None)
+        if self._at_end() or keyword is None:
+            return self._missing("a column or a literal")
+        name = self._text[keyword.start : keyword.end]
+        what = f"{shown(name)} is a keyword (quote it if it is a column: `{name}`)"
+        return misplaced(self._text, keyword.start, what)
+
+    def _unexpected(self) -> PredicateError:
+        """Something stands here, and nothing may."""
+        token, before = self._next, self._tokens[self._index - 1]
+        if before.kind == "number" and token.kind == "word" and token.start == before.end:
+            glued = self._text[before.start : token.end]
+            return self._wrong(f"{shown(glued)} is not a number (quote it if it is a column: `{glued}`)")
+        what = f"{self._shown(token)} after {self._shown(before)} is not supported"
+        if token.is_word(*_REGULAR_EXPRESSIONS):
+            what += ", nor is REGEXP_LIKE"
+        return self._wrong(what)
+
+    def _function(self, first: Token) -> PredicateError:
+        """What begins with that token is called: an opening parenthesis is next."""
+        closing = next((token.end for token in self._tokens[self._index :] if token.is_sign(")")), len(self._text))
+        call = self._text[first.start : self._next.start].upper() + self._text[self._next.start : closing]
+        return misplaced(self._text, first.start, f"the function {shown(call)} is not supported")
+
+
+def too_deep() -> PredicateError:
+    return PredicateError("the predicate is nested too deeply; use IN (…) for many values of one column")
