@@ -104,7 +104,7 @@ class Cursor:
         token, before = self._next, self._tokens[self._index - 1]
         if before.kind == "number" and token.kind == "word" and token.start == before.end:
             glued = self._text[before.start : token.end]
-            return self._wrong(f"{shown(glued)} is not a number (quote it if it is a column: `{glued}`)")
+            return self._wrong(f"{shown(glued)} is not a number, and as a column's name it needs quotes")
         what = f"{self._shown(token)} after {self._shown(before)} is not supported"
         if token.is_word(*_REGULAR_EXPRESSIONS):
             what += ", nor is REGEXP_LIKE"
