@@ -50,7 +50,9 @@ def drawn() -> dict[str, str | None]:
 
 
 def test_the_tree_that_is_drawn_is_the_tree_there_is() -> None:
-    real = {name: None if c.__bases__ == (Exception,) else c.__bases__[0].__name__ for name, c in error_classes().items()}
+    real = {
+        name: None if c.__bases__ == (Exception,) else c.__bases__[0].__name__ for name, c in error_classes().items()
+    }
     assert drawn() == real
     assert len(real) > 15
 

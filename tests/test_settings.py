@@ -31,7 +31,9 @@ def test_names_do_not_depend_on_case_and_empty_is_unset() -> None:
 
 def test_the_names_of_the_notes() -> None:
     found = settings_of(
-        {"delta.sidecar.enabled": False, "delta.commit.parallelism": 3, "delta.sidecar.row_groups_per_batch": "4"}, None, {}
+        {"delta.sidecar.enabled": False, "delta.commit.parallelism": 3, "delta.sidecar.row_groups_per_batch": "4"},
+        None,
+        {},
     )
     assert (found.enabled, found.commit_parallelism, found.row_groups_per_batch) == (False, 3, 4)
 
@@ -76,4 +78,11 @@ def test_every_setting_has_an_option_and_a_variable(field: str) -> None:
     name = "delta.commit.parallelism" if field == "commit_parallelism" else f"delta.sidecar.{field}"
     default = getattr(Settings(), field)
     assert settings_of({name: default}, None, {}) == Settings()
-    assert settings_of(None, None, {name.upper().replace(".", "_"): str(default).lower() if isinstance(default, bool) else str(default)}) == Settings()
+    assert (
+        settings_of(
+            None,
+            None,
+            {name.upper().replace(".", "_"): str(default).lower() if isinstance(default, bool) else str(default)},
+        )
+        == Settings()
+    )

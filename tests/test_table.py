@@ -168,7 +168,9 @@ def test_options_are_checked_at_once(tmp_path: Path) -> None:
 def test_options_come_from_the_table_too(tmp_path: Path) -> None:
     LogBuilder(tmp_path).metadata(configuration={"delta.sidecar.strategy": "forward"}).commit(add("a"))
     assert DeltaTable(str(tmp_path)).scan_files().plan.strategy == "forward"
-    assert DeltaTable(str(tmp_path), options={"delta.sidecar.strategy": "reverse"}).scan_files().plan.strategy == "reverse"
+    assert (
+        DeltaTable(str(tmp_path), options={"delta.sidecar.strategy": "reverse"}).scan_files().plan.strategy == "reverse"
+    )
 
 
 def test_a_table_without_a_schema_lists_and_does_not_read(tmp_path: Path) -> None:

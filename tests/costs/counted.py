@@ -25,7 +25,9 @@ def opened(store: CountingStore, **arguments: Any) -> DeltaTable:
 
 def commits_asked(store: CountingStore) -> list[int]:
     """The versions of the commits that were requested, newest first."""
-    return sorted({int(name[:20]) for name in _names(store) if len(name) == 25 and name.endswith(".json")}, reverse=True)
+    return sorted(
+        {int(name[:20]) for name in _names(store) if len(name) == 25 and name.endswith(".json")}, reverse=True
+    )
 
 
 def _names(store: CountingStore) -> Iterable[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -16,8 +15,8 @@ def sorted_rows(rows: pa.Table) -> list[str]:
 
 
 def local_paths(uris: Iterable[str]) -> list[str]:
-    """Local paths, decoded, out of `file:` URIs."""
-    return sorted("/" + unquote(uri.removeprefix("file:").lstrip("/")) for uri in uris)
+    """Local paths out of what Spark's `inputFiles` gives: paths with a scheme before them, not encoded."""
+    return sorted("/" + uri.removeprefix("file:").lstrip("/") for uri in uris)
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ def listing(*names: str, start: int = 0, empty: tuple[str, ...] = ()) -> Listing
 
 def full(name: str) -> str:
     version, dot, rest = name.partition(".")
-    end, second, tail = rest.partition(".")
+    end, _, tail = rest.partition(".")
     if tail == "compacted.json":
         rest = f"{int(end):020}.{tail}"
     return f"{int(version):020}{dot}{rest}" if version.isdigit() else name

@@ -156,4 +156,6 @@ def test_many_adds_come_in_several_batches() -> None:
     text = "".join(json.dumps({"add": {"path": f"{n:060}"}}) + "\n" for n in range(30_000)).encode()
     batches = parsed(text, ["path"])
     assert len(batches) > 1
-    assert pa.Table.from_batches([b.adds for b in batches]).column("path").to_pylist() == [f"{n:060}" for n in range(30_000)]
+    assert pa.Table.from_batches([b.adds for b in batches]).column("path").to_pylist() == [
+        f"{n:060}" for n in range(30_000)
+    ]

@@ -54,7 +54,13 @@ def test_the_id_of_a_vector_is_its_text_as_it_is() -> None:
 
 
 def test_vectors_tell_keys_apart_and_their_sizes_do_not() -> None:
-    vectors = [None, DeletionVector("u", "x"), DeletionVector("u", "x", 0), DeletionVector("u", "x", 1), DeletionVector("p", "x")]
+    vectors = [
+        None,
+        DeletionVector("u", "x"),
+        DeletionVector("u", "x", 0),
+        DeletionVector("u", "x", 1),
+        DeletionVector("p", "x"),
+    ]
     keys = [LOCAL.key("a", vector) for vector in vectors]
     assert len(set(keys)) == len(keys)
     assert LOCAL.key("a", DeletionVector("u", "x", 1, 36, 5)) == keys[3]
@@ -63,7 +69,9 @@ def test_vectors_tell_keys_apart_and_their_sizes_do_not() -> None:
 def test_keys_of_arrays_equal_keys_of_objects() -> None:
     paths = ["a", "p=%20/b", "/abs/c", "d", "e%2Ff"]
     vectors = [None, DeletionVector("u", "x", 1), None, DeletionVector("i", "y"), None]
-    rows = [v and {"storageType": v.storageType, "pathOrInlineDv": v.pathOrInlineDv, "offset": v.offset} for v in vectors]
+    rows = [
+        v and {"storageType": v.storageType, "pathOrInlineDv": v.pathOrInlineDv, "offset": v.offset} for v in vectors
+    ]
     found = LOCAL.keys(pa.array(paths), pa.array(rows, DELETION_VECTOR)).to_pylist()
     assert found == [LOCAL.key(path, vector) for path, vector in zip(paths, vectors)]
 

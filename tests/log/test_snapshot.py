@@ -14,10 +14,31 @@ from delta_sidecar.log.protocol import check_protocol, mapping_mode, supports_ge
 from delta_sidecar.testing.actions import add, column, metadata, protocol
 from delta_sidecar.testing.table_builder import LogBuilder
 
-ACCEPTED = """columnMapping deletionVectors timestampNtz timestampWithoutTimezone v2Checkpoint vacuumProtocolCheck
-typeWidening typeWidening-preview variantType variantType-preview variantShredding variantShredding-preview""".split()
-REFUSED = """catalogManaged catalogOwned-preview redirectReaderWriter-preview adaptiveMetadata adaptiveMetadata-preview
-geospatial geospatial-dev timestampNanos somethingNew""".split()
+ACCEPTED = (
+    "columnMapping",
+    "deletionVectors",
+    "timestampNtz",
+    "timestampWithoutTimezone",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "typeWidening",
+    "typeWidening-preview",
+    "variantType",
+    "variantType-preview",
+    "variantShredding",
+    "variantShredding-preview",
+)
+REFUSED = (
+    "catalogManaged",
+    "catalogOwned-preview",
+    "redirectReaderWriter-preview",
+    "adaptiveMetadata",
+    "adaptiveMetadata-preview",
+    "geospatial",
+    "geospatial-dev",
+    "timestampNanos",
+    "somethingNew",
+)
 
 
 @pytest.mark.parametrize("feature", ACCEPTED)
@@ -74,13 +95,20 @@ def test_the_mapping_mode_counts_only_with_the_protocol(found: Protocol, expecte
 def test_without_the_feature_names_are_physical_even_if_annotated(tmp_path: Path) -> None:
     annotated = column("x", metadata={"delta.columnMapping.physicalName": "col-1", "delta.columnMapping.id": 1})
     stats = {"numRecords": 1, "minValues": {"x": 1}, "maxValues": {"x": 1}, "nullCount": {"x": 0}}
-    LogBuilder(tmp_path).metadata([annotated], configuration={"delta.columnMapping.mode": "name"}).commit(add("a", stats=stats))
+    LogBuilder(tmp_path).metadata([annotated], configuration={"delta.columnMapping.mode": "name"}).commit(
+        add("a", stats=stats)
+    )
     assert list(DeltaTable(str(tmp_path)).file_infos(predicate="x = 2")) == []
 
 
 @pytest.mark.parametrize(
     ("found", "expected"),
-    [(Protocol(1, 3), False), (Protocol(1, 4), True), (Protocol(1, 7), False), (Protocol(1, 7, None, ["generatedColumns"]), True)],
+    [
+        (Protocol(1, 3), False),
+        (Protocol(1, 4), True),
+        (Protocol(1, 7), False),
+        (Protocol(1, 7, None, ["generatedColumns"]), True),
+    ],
 )
 def test_generated_columns(found: Protocol, expected: bool) -> None:
     assert supports_generated_columns(found) is expected

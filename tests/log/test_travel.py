@@ -67,7 +67,10 @@ def test_in_commit_timestamps_throughout(tmp_path: Path) -> None:
 
 def enabled_at_2(root: Path) -> LogBuilder:
     built = by_file(root, 0, 1000)
-    since = {"delta.inCommitTimestampEnablementVersion": "2", "delta.inCommitTimestampEnablementTimestamp": str(T0 + 5000)}
+    since = {
+        "delta.inCommitTimestampEnablementVersion": "2",
+        "delta.inCommitTimestampEnablementTimestamp": str(T0 + 5000),
+    }
     built.commit(metadata(configuration=ENABLED | since), in_commit_timestamp=T0 + 5000, mtime_ms=T0 - 1)
     return built.commit(add("f3"), in_commit_timestamp=T0 + 6000, mtime_ms=T0 - 1)
 

@@ -141,5 +141,11 @@ def test_stats_as_text_come_from_every_source(table: DeltaTable) -> None:
 
 def test_files_are_kept_when_stats_say_nothing(tmp_path: Path) -> None:
     built = LogBuilder(tmp_path)
-    built.commit(add("none"), add("broken", stats="{"), add("other", stats={"numRecords": 1}), add("no", stats=stats(0, 1)))
-    assert sorted(f.path for f in DeltaTable(str(tmp_path)).file_infos(predicate="x = 5")) == ["broken", "none", "other"]
+    built.commit(
+        add("none"), add("broken", stats="{"), add("other", stats={"numRecords": 1}), add("no", stats=stats(0, 1))
+    )
+    assert sorted(f.path for f in DeltaTable(str(tmp_path)).file_infos(predicate="x = 5")) == [
+        "broken",
+        "none",
+        "other",
+    ]

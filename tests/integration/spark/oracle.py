@@ -39,7 +39,7 @@ class SparkTable:
         return sorted(path.name for path in (self.root / "_delta_log").iterdir())
 
     def check(self, predicates: Sequence[str] = (), rows_at: Iterable[int] = ()) -> DeltaTable:
-        """Files are Spark's at every version; rows are at the head, at the versions named, and behind each predicate."""
+        """Files are Spark's at every version; rows at the head, at the versions named, and behind each predicate."""
         head = DeltaTable(str(self.root))
         for version in range(head.version()):
             ours, theirs = DeltaTable(str(self.root), version=version), self.frame(version)

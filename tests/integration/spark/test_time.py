@@ -83,7 +83,9 @@ def test_the_bucket_is_the_same_from_every_zone(table: SparkTable) -> None:
     from delta.tables import DeltaTable as SparkDelta
 
     spark = table.spark
-    builder = SparkDelta.create(spark).location(str(table.root)).addColumn("ts", "TIMESTAMP").addColumn("zone", "STRING")
+    builder = (
+        SparkDelta.create(spark).location(str(table.root)).addColumn("ts", "TIMESTAMP").addColumn("zone", "STRING")
+    )
     for name in GRANULARITIES:
         builder = builder.addColumn(f"_{name}", "STRING", generatedAlwaysAs=bucket_expression("ts", name))
     builder.partitionedBy("_hour").property("delta.dataSkippingNumIndexedCols", "0").execute()
@@ -104,7 +106,9 @@ def test_the_bucket_is_the_same_from_every_zone(table: SparkTable) -> None:
             stored, expected = pairs[2 * place : 2 * place + 2]
             assert stored == expected == (None if micros is None else bucket_of(micros, granularity))
 
-    ours = table.check(["ts IS NULL", "ts >= TIMESTAMP'2026-02-10 23:00:00'", "ts < TIMESTAMP'1970-01-01 00:00:00'", EVE])
+    ours = table.check(
+        ["ts IS NULL", "ts >= TIMESTAMP'2026-02-10 23:00:00'", "ts < TIMESTAMP'1970-01-01 00:00:00'", EVE]
+    )
     with ours.scan_files(predicate="ts = TIMESTAMP'2026-02-10 23:00:00'") as scan:
         kept = scan.read_all().num_rows
     assert kept == len(ZONES), "one file of each writer: the bucket alone prunes, there are no stats"

@@ -8,12 +8,12 @@ from tests.integration.spark.oracle import SparkTable
 
 EDGES = """
 INSERT INTO {t} VALUES
- (1, TIMESTAMP'1969-12-31 23:59:59.999999', TIMESTAMP_NTZ'1900-01-01 00:00:00.000001', DATE'1582-10-15', float('-0.0'), double('NaN'),
-  99999999999999999999999999999999999999, 0.00000000000000000001, X'00FF', true, 'ÿ 🦆', array(1, NULL), map('k', NULL)),
- (2, TIMESTAMP'2026-02-10 22:00:00.123456', TIMESTAMP_NTZ'2026-02-10 22:00:00', DATE'9999-12-31', float('NaN'), double(1.5),
-  -99999999999999999999999999999999999999, -1.5, X'', false, '', array(), map()),
- (3, TIMESTAMP'0001-01-01 00:00:00', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', DATE'0001-01-01', float('Infinity'), double(0.1),
-  0, 123456789012345678.12345678901234567890, NULL, NULL, repeat('x', 100), NULL, NULL),
+ (1, TIMESTAMP'1969-12-31 23:59:59.999999', TIMESTAMP_NTZ'1900-01-01 00:00:00.000001', DATE'1582-10-15', float('-0.0'),
+  double('NaN'),  99999999999999999999999999999999999999, 0.00000000000000000001, X'00FF', true, 'ÿ 🦆', array(1, NULL), map('k', NULL)),
+ (2, TIMESTAMP'2026-02-10 22:00:00.123456', TIMESTAMP_NTZ'2026-02-10 22:00:00', DATE'9999-12-31', float('NaN'),
+  double(1.5),  -99999999999999999999999999999999999999, -1.5, X'', false, '', array(), map()),
+ (3, TIMESTAMP'0001-01-01 00:00:00', TIMESTAMP_NTZ'9999-12-31 23:59:59.999999', DATE'0001-01-01', float('Infinity'),
+  double(0.1),  0, 123456789012345678.12345678901234567890, NULL, NULL, repeat('x', 100), NULL, NULL),
  (4, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
 """
 
@@ -48,18 +48,19 @@ def test_edges_of_types(table: SparkTable) -> None:
 def test_nested_and_wide(table: SparkTable) -> None:
     wide = ", ".join(f"c{n} INT" for n in range(60))
     table.sql(
-        f"CREATE TABLE {{t}} (id BIGINT, s STRUCT<a: STRUCT<b: INT, `c.d`: STRING>, l: ARRAY<STRUCT<x: DOUBLE>>>, {wide}) "
-        "USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        f"CREATE TABLE {{t}} (id BIGINT, s STRUCT<a: STRUCT<b: INT, `c.d`: STRING>, l: ARRAY<STRUCT<x: DOUBLE>>>, "
+        f"{wide}) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
         "INSERT INTO {t} (id, s, c59) VALUES (1, struct(struct(1, 'one'), array(struct(1.5))), 59)",
-        "INSERT INTO {t} (id, s, c0) VALUES (2, struct(NULL, array()), 0), (3, NULL, 1), (4, struct(struct(NULL, ''), NULL), 2)",
+        "INSERT INTO {t} (id, s, c0) VALUES "
+        "(2, struct(NULL, array()), 0), (3, NULL, 1), (4, struct(struct(NULL, ''), NULL), 2)",
     )
     table.check(["s.a.b = 1", "s.a.`c.d` = ''", "s.a IS NULL", "c59 IS NULL", "c59 = 59", "c0 >= 1"])
 
 
 def test_partition_values(table: SparkTable) -> None:
     table.sql(
-        "CREATE TABLE {t} (id BIGINT, d DATE, ts TIMESTAMP, s STRING, n DECIMAL(10, 3), b BOOLEAN, f DOUBLE) USING delta "
-        "PARTITIONED BY (d, ts, s, n, b, f)",
+        "CREATE TABLE {t} (id BIGINT, d DATE, ts TIMESTAMP, s STRING, n DECIMAL(10, 3), b BOOLEAN, f DOUBLE) "
+        "USING delta PARTITIONED BY (d, ts, s, n, b, f)",
         "INSERT INTO {t} VALUES "
         "(1, DATE'2026-01-01', TIMESTAMP'2026-01-01 10:00:00.123456', 'a/b=c%20d:e', 1.5, true, double(0.1)), "
         "(2, DATE'1969-12-31', TIMESTAMP'1969-12-31 23:59:59', '', -1, false, double('NaN')), "
