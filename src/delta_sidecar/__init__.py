@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from delta_sidecar.scan.stream import FileScan
     from delta_sidecar.table import DeltaTable
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 _LATER = {
     "DeltaTable": "delta_sidecar.table",

@@ -122,6 +122,14 @@ class BareFileLine(msgspec.Struct, gc=False):
     remove: Remove | None = None
 
 
+class CompactedLine(msgspec.Struct, gc=False):
+    """A line of a compacted file, read to see whether it says each thing once."""
+
+    add: BareAdd | None = None
+    remove: Remove | None = None
+    metaData: Metadata | None = None
+
+
 class InfoLine(msgspec.Struct, gc=False):
     """A line of a commit, read only for its provenance."""
 

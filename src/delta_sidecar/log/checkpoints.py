@@ -19,9 +19,10 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.log import actions
-from delta_sidecar.log.commits import add_rows, decode_lines, whole_lines
+from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.file_rows import FileColumns, rows_of
+from delta_sidecar.log.lines import decode_lines, whole_lines
 from delta_sidecar.log.parquet import LogParquet
 from delta_sidecar.log.segment import CheckpointFiles
 from delta_sidecar.storage.parallel import side_by_side
@@ -69,14 +70,14 @@ class Checkpoint:
             groups = file.groups_with("add.path")
             leaves = columns.leaves(file.leaves)
             for batch in file.batches(groups, leaves, batch_size):
-                rows = rows_of(batch, columns)
+                rows = file.guarded(rows_of, batch, columns)
                 if rows.num_rows:
                     yield rows
 
     def state(self) -> CheckpointState:
         """Protocol and metadata. A round trip, so asked for only where neither a checksum nor the tail has them."""
         if self.known is None:
-            self.known = _find_state(self.parquet)
+            self.known = self.parquet[0].guarded(_find_state, self.parquet)
         return self.known
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -136,7 +137,7 @@ def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
 
 def _open_parquet(store: Store, files: CheckpointFiles) -> Checkpoint:
     top = _open_all(store, files.files)
-    sidecars = _find_sidecars(top[0]) if len(top) == 1 else []
+    sidecars = top[0].guarded(_find_sidecars, top[0]) if len(top) == 1 else []
     return Checkpoint(store, files, top + _open_sidecars(store, sidecars))
 
 

@@ -10,21 +10,20 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
-from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, DeletionVector, FileLine, Remove
+from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine, Remove
 from delta_sidecar.log.files import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
+from delta_sidecar.log.lines import decode_lines, whole_lines
+from delta_sidecar.log.mask import Mask
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
-
-T = TypeVar("T")
 
 _BLOCK = 1 << 20
 """Bytes of commit text parsed at a time."""
@@ -88,7 +87,7 @@ class CommitBytes:
                 future.cancel()
             self._under_way.clear()
 
-    def blocks(self, meta: ObjectMeta) -> Iterator[Buffer]:
+    def blocks(self, meta: ObjectMeta) -> Iterator[bytes]:
         """The commit's text in blocks of whole lines."""
         if meta.size > HELD_LIMIT:
             yield from whole_lines(self._store.get_stream(meta.path, _BLOCK))
@@ -107,56 +106,34 @@ class CommitBytes:
         return data
 
 
-def whole_lines(chunks: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Chunks cut at line ends, in pieces small enough to parse at once."""
-    rest = b""
-    for chunk in chunks:
-        view = memoryview(chunk)
-        for start in range(0, len(view), _BLOCK):
-            piece = bytes(view[start : start + _BLOCK])
-            end = piece.rfind(b"\n") + 1
-            if end:
-                yield rest + piece[:end] if rest else piece[:end]
-                rest = piece[end:]
-            else:
-                rest += piece
-    if rest.strip():
-        yield rest
-
-
-def decode_lines(blocks: Iterable[Buffer], line_type: type[T], path: str) -> Iterator[list[T]]:
-    """Each block's lines as structs; a line that is no action is an error that names it."""
-    decoder = msgspec.json.Decoder(line_type)
-    before = 0
-    for block in blocks:
-        try:
-            lines = decoder.decode_lines(block)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _bad_line(bytes(block), decoder, path, before, error) from None
-        yield lines
-        before += bytes(block).count(b"\n")
-
-
-def _bad_line(
-    block: bytes, decoder: msgspec.json.Decoder[Any], path: str, before: int, error: Exception
-) -> CorruptLogError:
-    for number, line in enumerate(block.splitlines(), before + 1):
-        try:
-            if line.strip():
-                decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as at_line:
-            return CorruptLogError(f"{path}, line {number}: not a Delta action ({at_line})")
-    return CorruptLogError(f"{path}: not a list of Delta actions ({error})")
-
-
-def file_batches(blocks: Iterable[Buffer], path: str, columns: Sequence[str], maker: KeyMaker) -> Iterator[CommitBatch]:
+def file_batches(blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker) -> Iterator[CommitBatch]:
     """A commit's adds and removes, a batch for each block; `columns` are those of `FILE_SCHEMA` to fill."""
     line_type: type[FileLine | BareFileLine] = BareFileLine if set(columns) <= _BARE_COLUMNS else FileLine
     for lines in decode_lines(blocks, line_type, path):
         adds = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
-            yield commit_batch(adds, removes, columns, maker)
+            try:
+                yield commit_batch(adds, removes, columns, maker)
+            except OverflowError:
+                raise CorruptLogError(f"{path} holds a number that is out of its range; restore the file") from None
+
+
+def is_reconciled(blocks: Iterable[bytes], path: str, maker: KeyMaker) -> bool:
+    """Does a compacted file say each thing once, as the protocol has it?
+
+    Some writers only put commits together, in either order: then which of two actions is newer cannot be told.
+    """
+    seen = Mask()
+    states = 0
+    for lines in decode_lines(blocks, CompactedLine, path):
+        files = [line.add or line.remove for line in lines]
+        keys = [maker.key(f.path, f.deletionVector) for f in files if f is not None]
+        states += sum(line.metaData is not None for line in lines)
+        if len(set(keys)) < len(keys) or seen.seen_list(keys) is not None or states > 1:
+            return False
+        seen.add(keys)
+    return True
 
 
 def commit_batch(

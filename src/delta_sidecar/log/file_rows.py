@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from delta_sidecar.log.files import DELETION_VECTOR, FILE_SCHEMA
@@ -70,7 +71,15 @@ def rows_of(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
         arrays.append(_plain(fields[STATS_PARSED]))
     rows = pa.RecordBatch.from_arrays(arrays, names=names)
     path = rows.column("path")
+    _check_text(path)
     return rows.filter(path.is_valid()) if path.null_count else rows
+
+
+def _check_text(paths: pa.StringArray) -> None:
+    """Paths must be UTF-8, which only bytes beyond ASCII can break."""
+    data = paths.buffers()[2]
+    if data is not None and data.size and np.frombuffer(data, np.int8).min() < 0:
+        paths.validate(full=True)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -6,8 +6,9 @@ pyarrow streams its pages through a small buffer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,9 @@ import pyarrow.parquet as pq
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _STREAM_BUFFER = 64 << 10
 
@@ -27,13 +31,9 @@ class LogParquet:
         self._store, self._meta = store, meta
         local = store.local_path(meta.path)
         self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size)
-        try:
-            self._source: Any = self._ranged or pa.OSFile(local)
-            self._file = pq.ParquetFile(self._source, metadata=metadata, pre_buffer=False, buffer_size=_STREAM_BUFFER)
-        except (pa.ArrowException, OSError) as error:
-            raise self._broken(error) from None
+        self._source, self._file = self.guarded(self._open, local, metadata)
         self.metadata = self._file.metadata
-        self.leaves = self._leaf_paths()
+        self.leaves: list[str] = self.guarded(self._leaf_paths)
         """The dotted path of every leaf column, by position."""
         self.row_groups_read = 0
         self.requests = 0
@@ -41,6 +41,24 @@ class LogParquet:
         self.bytes_read = 0
         if metadata is None:
             self._charge(1, min(meta.size, self.metadata.serialized_size + 8))
+
+    def _open(self, local: str | None, metadata: pq.FileMetaData | None) -> tuple[Any, pq.ParquetFile]:
+        source = self._ranged or pa.OSFile(local)
+        file = pq.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=False,
+            buffer_size=_STREAM_BUFFER,
+            coerce_int96_timestamp_unit="us",
+        )
+        return source, file
+
+    def guarded(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call something that reads this file; whatever broken bytes make it raise is one clear error."""
+        try:
+            return function(*args, **kwargs)
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+            raise self._broken(error) from None
 
     def reopened(self) -> LogParquet:
         """The same file for another reader: its footer is not read again."""
@@ -71,10 +89,19 @@ class LogParquet:
 
     def _may_hold(self, group: int, position: int) -> bool:
         row_group = self.metadata.row_group(group)
-        statistics = row_group.column(position).statistics
+        chunk = row_group.column(position)
+        if chunk.physical_type != self._physical_types[position]:
+            # Asking for its statistics would end the process: the error leaves C++ where nothing catches it.
+            raise self._broken(ValueError(f"column {chunk.path_in_schema} is of two types"))
+        statistics = chunk.statistics
         if statistics is None or not statistics.has_null_count:
             return True
         return bool(statistics.null_count < row_group.num_rows)
+
+    @cached_property
+    def _physical_types(self) -> list[str]:
+        schema = self.metadata.schema
+        return [schema.column(i).physical_type for i in range(len(self.leaves))]
 
     def batches(self, groups: Sequence[int], leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
         """The chosen leaves of the chosen row groups, in file order."""
@@ -94,10 +121,7 @@ class LogParquet:
     def _group(self, group: int, leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
         batches = self._file.iter_batches(batch_size, row_groups=[group], columns=list(leaves), use_threads=False)
         while True:
-            try:
-                batch = next(batches, None)
-            except (pa.ArrowException, OSError) as error:
-                raise self._broken(error) from None
+            batch = self.guarded(next, batches, None)
             if batch is None:
                 return
             yield batch

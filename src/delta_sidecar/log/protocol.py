@@ -34,9 +34,12 @@ def has_feature(protocol: Protocol, feature: str) -> bool:
 
 
 def mapping_mode(protocol: Protocol, metadata: Metadata) -> str:
-    """`none`, `name` or `id`: the property counts only where the protocol has the feature."""
+    """`none`, `name` or `id`: the property counts only where the protocol has the feature.
+
+    Some writers list it for writers alone, which is not legal; the data files are mapped all the same.
+    """
     supported = protocol.minReaderVersion == 2 or (
-        protocol.minReaderVersion >= 3 and "columnMapping" in (protocol.readerFeatures or ())
+        protocol.minReaderVersion >= 3 and has_feature(protocol, "columnMapping")
     )
     if not supported:
         return "none"

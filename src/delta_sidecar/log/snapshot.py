@@ -18,8 +18,10 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
 from delta_sidecar.log.checkpoints import Checkpoint, open_checkpoint
-from delta_sidecar.log.commits import CommitBytes, decode_lines
+from delta_sidecar.log.commits import CommitBytes, is_reconciled
 from delta_sidecar.log.discovery import Discovery, discover, list_log
+from delta_sidecar.log.lines import decode_lines
+from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
 from delta_sidecar.log.schema import StructType, parse_schema
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange, Listing, Segment
@@ -75,7 +77,7 @@ class Snapshot:
         """The same version on the next best base, and the commits from there up to the present base."""
         assert self.segment.base is not None
         listing, segment = _next_base(self.store, self.listing, self.segment)
-        between = listing.segment(self.segment.base.version, segment.base).commits
+        between = replace(listing, compacted=()).segment(self.segment.base.version, segment.base).commits
         return replace(self, listing=listing, segment=segment, opened=None), between
 
 
@@ -145,6 +147,7 @@ class _StateFinder:
         self._opened: Checkpoint | None = None
 
     def snapshot(self) -> Snapshot:
+        self._segment = self._without_doubtful(self._segment)
         source = "checksum" if self._from_checksum() else self._from_log()
         if self._protocol is None or self._metadata is None:
             missing = "protocol" if self._protocol is None else "metadata"
@@ -163,6 +166,22 @@ class _StateFinder:
             opened=self._opened,
         )
 
+    def _without_doubtful(self, segment: Segment) -> Segment:
+        """The commits themselves in place of compacted ranges that are broken or say a thing twice."""
+        doubtful = [c for c in segment.commits if c.first < c.last and not self._is_sound(c)]
+        if not doubtful:
+            return segment
+        self._notes += [f"{c.file.path} was not used: it is broken, or says a thing twice" for c in doubtful]
+        self._listing = replace(self._listing, compacted=tuple(c for c in self._listing.compacted if c not in doubtful))
+        return self._without_doubtful(self._listing.segment(segment.version, segment.base))
+
+    def _is_sound(self, commit: CommitRange) -> bool:
+        maker = KeyMaker(self._store.root_uri)
+        try:
+            return is_reconciled(self._found.commits.blocks(commit.file), commit.file.path, maker)
+        except (CorruptLogError, ObjectNotFoundError):
+            return False
+
     @property
     def _complete(self) -> bool:
         return self._protocol is not None and self._metadata is not None
@@ -174,7 +193,9 @@ class _StateFinder:
         self._found.commits.prefetch(c.file for c in self._segment.commits[-1:])
         try:
             checksum = msgspec.json.decode(bytes(self._store.get(meta.path)), type=Checksum)
-        except (msgspec.DecodeError, UnicodeDecodeError, ObjectNotFoundError) as error:
+            if checksum.metadata is not None and checksum.metadata.schemaString:
+                parse_schema(checksum.metadata.schemaString)
+        except (msgspec.DecodeError, UnicodeDecodeError, ObjectNotFoundError, CorruptLogError) as error:
             self._notes.append(f"{meta.path} was not used ({error})")
             return False
         self._protocol, self._metadata = checksum.protocol, checksum.metadata
@@ -226,7 +247,7 @@ class _StateFinder:
             raise error from None
         self._notes.append(f"{self._segment.base} was not used: {error}")
         _log.warning("%s", self._notes[-1])
-        self._segment = segment
+        self._segment = self._without_doubtful(segment)
 
 
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int) -> Iterator[CommitRange]:

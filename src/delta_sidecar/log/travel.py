@@ -7,8 +7,9 @@ from typing import Any
 
 from delta_sidecar.errors import CorruptLogError, VersionNotFoundError
 from delta_sidecar.log.actions import InfoLine, Metadata, Transaction, TransactionLine
-from delta_sidecar.log.commits import CommitBytes, decode_lines
+from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.segment import CommitRange, Listing
 from delta_sidecar.log.snapshot import Snapshot, newest_first
 from delta_sidecar.storage.store import ObjectMeta, Store

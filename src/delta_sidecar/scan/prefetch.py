@@ -7,7 +7,7 @@ import queue
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class Prefetched(Generic[T]):
                 self._thread.join(0.01)
 
 
-_running: weakref.WeakSet[Prefetched[object]] = weakref.WeakSet()
+_running: weakref.WeakSet[Prefetched[Any]] = weakref.WeakSet()
 
 
 @atexit.register

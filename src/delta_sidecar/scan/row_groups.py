@@ -93,7 +93,8 @@ class RowGroupBounds:
 
     def _leaf_bounds(self, leaf: Leaf, column: Column) -> Bounds:
         chunks = [group.column(leaf.index) for group in self._groups]
-        statistics = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
+        # Of a type Parquet does not have (a broken footer), asking for statistics would end the process.
+        statistics = [c.statistics if c.physical_type != "UNKNOWN" and c.is_stats_set else None for c in chunks]
         return Bounds(
             _bound(chunks, statistics, leaf.type, column, Side.MINIMUM),
             _bound(chunks, statistics, leaf.type, column, Side.MAXIMUM),

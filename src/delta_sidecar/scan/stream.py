@@ -182,15 +182,17 @@ class FileScan:
         snapshot = self._snapshot
         yield from self._tail(replay, snapshot.segment.commits)
         while snapshot.segment.base is not None:
+            begun = False
             try:
-                base = snapshot.open_base()
-            except CorruptLogError as error:
-                snapshot, older = self._fall_back(snapshot, error)
-                yield from self._tail(replay, older)
-            else:
-                assert base is not None
-                yield from self._base(replay, base)
+                for rows in self._base(replay, snapshot):
+                    begun = True
+                    yield rows
                 return
+            except CorruptLogError as error:
+                if begun:
+                    raise
+                snapshot, older = self._fall_back(snapshot, error)
+            yield from self._tail(replay, older)
 
     def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[pa.RecordBatch]:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
@@ -206,7 +208,9 @@ class FileScan:
             self._metrics.commits_scanned += 1
         self._metrics.mask_size = len(replay.mask)
 
-    def _base(self, replay: Replay, base: Checkpoint) -> Iterator[pa.RecordBatch]:
+    def _base(self, replay: Replay, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+        base = snapshot.open_base()
+        assert base is not None
         self._metrics.tier = "checkpoint"
         batch_size = min(self._settings.batch_size, _STATS_BATCH if "stats" in self._source.names else 1 << 30)
         rows = Prefetched(base.rows(self._source, batch_size))

@@ -1,0 +1,86 @@
+"""Lines of actions: blocks of JSON lines into structs, strictly and fast; what does not fit, one by one, leniently.
+
+Real logs hold lines that end in a stray `x`, numbers written as text or as `1.0`, and partition values that are not
+text. Other readers take them, so we do; anything else is an error that names the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+
+from delta_sidecar.errors import CorruptLogError
+from delta_sidecar.storage.store import Buffer
+
+T = TypeVar("T")
+
+_BLOCK = 1 << 20
+"""Bytes of text parsed at a time."""
+_TEXT_MAPS = ("partitionValues", "tags", "configuration")
+
+
+def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
+    """Chunks cut at line ends, in pieces small enough to parse at once."""
+    rest = b""
+    for chunk in chunks:
+        view = memoryview(chunk)
+        for start in range(0, len(view), _BLOCK):
+            piece = bytes(view[start : start + _BLOCK])
+            end = piece.rfind(b"\n") + 1
+            if end:
+                yield rest + piece[:end] if rest else piece[:end]
+                rest = piece[end:]
+            else:
+                rest += piece
+    if rest.strip():
+        yield rest
+
+
+def decode_lines(blocks: Iterable[bytes], line_type: type[T], path: str) -> Iterator[list[T]]:
+    """Each block's lines as structs; a line that is no action is an error that names it."""
+    decoder = msgspec.json.Decoder(line_type)
+    before = 0
+    for block in blocks:
+        try:
+            lines = decoder.decode_lines(block)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            lines = list(_one_by_one(block, decoder, path, before))
+        yield lines
+        before += block.count(b"\n")
+
+
+def _one_by_one(block: bytes, decoder: msgspec.json.Decoder[T], path: str, before: int) -> Iterator[T]:
+    for number, line in enumerate(block.split(b"\n"), before + 1):
+        if not line.strip():
+            continue
+        try:
+            yield decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            try:
+                yield _lenient(line, decoder.type)
+            except (msgspec.DecodeError, UnicodeDecodeError, TypeError, AttributeError):
+                raise CorruptLogError(f"{path}, line {number}: not a Delta action ({error})") from None
+
+
+def _lenient(line: bytes, line_type: Any) -> Any:
+    stripped = line.strip()
+    action = msgspec.json.decode(stripped[:-1] if stripped.endswith(b"}x") else stripped)
+    for content in action.values():
+        if isinstance(content, dict):
+            _mend(content)
+    return msgspec.convert(action, line_type, strict=False)
+
+
+def _mend(content: dict[str, Any]) -> None:
+    """Text where the protocol has text, whole numbers where a float is one."""
+    for name, value in content.items():
+        if name in _TEXT_MAPS and isinstance(value, dict):
+            content[name] = {key: _text(entry) for key, entry in value.items()}
+        elif isinstance(value, float) and value.is_integer():
+            content[name] = int(value)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
