@@ -28,9 +28,9 @@ def test_a_limit_reads_only_the_newest_commits(long_tail: LogBuilder) -> None:
     store = counted(long_tail.crc().root)
     files = list(opened(store).file_infos(limit=10))
     assert len(files) == 10
-    asked = commits_asked(store)
-    speculative = set(range(2, 10))
-    assert set(asked) - speculative == set(range(HEAD, HEAD - 10, -1)), "nine commits hold ten files, one is read ahead"
+    asked = set(commits_asked(store)) - set(range(2, 10))  # those are asked for beside the listing, on a guess
+    needed = set(range(HEAD, HEAD - 9, -1))
+    assert needed <= asked <= needed | {HEAD - 9}, "nine commits hold ten files, one more may be read ahead"
     assert not [path for path in store.paths() if "checkpoint.parquet" in path]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from delta_sidecar.testing.actions import add
+from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.costs.counted import LATENCY_S, commits_asked, counted, opened
 
@@ -19,15 +21,21 @@ def log(root: Path, checkpoint: int | None, head: int, crc: bool = False) -> Log
     return built.crc() if crc else built
 
 
+def answered(store: CountingStore) -> Counter[str]:
+    """Requests that brought something; guesses at commits that do not exist may be under way or never begun."""
+    return Counter(request.verb for request in store.requests if not request.failed)
+
+
 def test_no_checkpoint_two_trips_to_every_file(tmp_path: Path) -> None:
     log(tmp_path, None, head=2)
     store = counted(tmp_path, LATENCY_S)
     table = opened(store)
     assert store.round_trips() == 2, "the hint that is not there; the listing beside commits 0 to 7"
-    assert store.counts() == {"get": 1, "list": 1, "stream": 8}
+    assert answered(store) == {"list": 1, "stream": 3}
+    assert len(store.requests) <= 10, "the hint and five commits that are not there"
     store.reset()
     assert len(list(table.file_infos())) == 3
-    assert store.requests == [], "all commits came with the listing"
+    assert answered(store) == {}, "all commits came with the listing"
 
 
 def test_checkpoint_checksum_and_short_tail_three_trips_to_the_first_file(tmp_path: Path) -> None:
@@ -36,7 +44,8 @@ def test_checkpoint_checksum_and_short_tail_three_trips_to_the_first_file(tmp_pa
     files = opened(store).file_infos(strategy="reverse")
     assert next(files).path == "f14.parquet"
     assert store.round_trips() == 3, "the hint; the listing beside commits 11 to 18; the checksum"
-    assert store.counts() == {"get": 2, "list": 1, "stream": 8}
+    assert answered(store) == {"get": 2, "list": 1, "stream": 4}
+    assert len(store.requests) <= 11
     assert not [path for path in store.paths() if "checkpoint.parquet" in path]
     files.close()
 
@@ -46,10 +55,10 @@ def test_without_checksum_the_checkpoint_is_asked_for_metadata(tmp_path: Path) -
     store = counted(tmp_path, LATENCY_S)
     files = opened(store).file_infos(strategy="reverse")
     assert next(files).path == "f14.parquet"
-    trips, counts = store.round_trips(), store.counts()
+    trips, counts = store.round_trips(), answered(store)
     files.close()
     assert trips == 3, "the hint; the listing beside commits 11 to 18; the checkpoint, small enough to come at once"
-    assert counts == {"get": 1, "list": 1, "stream": 8, "range": 1}
+    assert counts == {"get": 1, "list": 1, "stream": 4, "range": 1}
 
 
 def test_metadata_in_the_tail_needs_no_checkpoint(tmp_path: Path) -> None:
@@ -60,6 +69,15 @@ def test_metadata_in_the_tail_needs_no_checkpoint(tmp_path: Path) -> None:
     assert next(files).path == "f12.parquet"
     assert store.round_trips() == 2
     assert not [path for path in store.paths() if "checkpoint.parquet" in path]
+    files.close()
+
+
+def test_the_first_file_does_not_wait_for_a_long_tail(tmp_path: Path) -> None:
+    log(tmp_path, checkpoint=1, head=60, crc=True)
+    store = counted(tmp_path, LATENCY_S)
+    files = opened(store).file_infos()
+    assert next(files).path == "f60.parquet"
+    assert store.round_trips() == 3, "the hint; the listing; the checksum beside the newest commit"
     files.close()
 
 
@@ -85,7 +103,7 @@ def test_the_warm_table_lists_again_without_opening_again(tmp_path: Path) -> Non
 
 
 def test_the_table_tells_the_cost_it_was_charged(tmp_path: Path) -> None:
-    log(tmp_path, checkpoint=3, head=6, crc=True)
+    log(tmp_path, checkpoint=3, head=11, crc=True)  # every guess is right, so none is left under way
     store = counted(tmp_path)
     table = opened(store)
     assert table.opening_cost.requests == len(store.requests)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from delta_sidecar.log.discovery import SPECULATIVE_COMMITS
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.scan.expression import Column, Expression
 
@@ -63,6 +64,8 @@ def choose_strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple
     tail = snapshot.segment
     if limit is not None:
         return "reverse", f"the newest commits may hold the {limit:,} files asked for"
+    if len(tail.commits) > SPECULATIVE_COMMITS:
+        return "reverse", f"a tail of {len(tail.commits):,} commits is emitted while it is fetched"
     if tail.tail_bytes > _SMALL_TAIL:
         return "reverse", f"a tail of {tail.tail_bytes:,} bytes is emitted while it is read"
     return "forward", f"a tail of {tail.tail_bytes:,} bytes is read at once"

@@ -160,7 +160,7 @@ def test_partition_values(tmp_path: Path) -> None:
         ],
     )
     ours, theirs = DeltaTable(str(tmp_path)), deltalake.DeltaTable(tmp_path)
-    assert ours.file_uris([("s", "=", "x")]) == theirs.file_uris([("s", "=", "x")])
+    assert ours.file_uris([("s", "=", "x")]) == [uri for uri in theirs.file_uris() if "s=x/" in uri]
     assert len(ours.partitions()) == len(theirs.partitions())
 
 
