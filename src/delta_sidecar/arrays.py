@@ -7,13 +7,28 @@ a whole query may cost here. These do not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+@cache
+def streaming_pool() -> pa.MemoryPool | None:
+    """The memory pool of batches that are made on one thread and let go on another; None for Arrow's own.
+
+    Arrow's usual pool (mimalloc) answers that by holding twice the memory that jemalloc does. The pool of the process
+    is not ours to set; that of our batches is.
+    """
+    try:
+        return pa.jemalloc_memory_pool()
+    except NotImplementedError:
+        return None
 
 
 def _validity(values: Sequence[Any]) -> tuple[pa.Buffer | None, int]:
@@ -79,8 +94,16 @@ def _binaries(values: Sequence[bytes | None], data_type: pa.DataType) -> pa.Arra
 
 
 def nulls(count: int, data_type: pa.DataType) -> pa.Array:
-    """`count` nulls of a type."""
-    return pa.nulls(count, data_type)
+    """`count` nulls of a type; those of a batch are slices of one array."""
+    return _many_nulls(data_type).slice(0, count) if count <= _MANY else pa.nulls(count, data_type)
+
+
+_MANY = 16_384
+
+
+@lru_cache(maxsize=64)
+def _many_nulls(data_type: pa.DataType) -> pa.Array:
+    return pa.nulls(_MANY, data_type)
 
 
 def list_offsets(lengths: NDArray[np.int32]) -> pa.Int32Array:
@@ -88,3 +111,8 @@ def list_offsets(lengths: NDArray[np.int32]) -> pa.Int32Array:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
+
+
+def filtered(batch: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
+    """The rows to keep, in the streaming pool."""
+    return pc.filter(batch, booleans(keep), memory_pool=streaming_pool())

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from urllib.parse import unquote
 
@@ -62,17 +64,18 @@ class Checkpoint:
     transactions: list[actions.Transaction] = field(default_factory=list)
     """`txn` actions of a JSON top file."""
 
+    def lanes(self, columns: FileColumns, batch_size: int, most: int) -> list[Iterator[pa.RecordBatch]]:
+        """The adds of the checkpoint as rows of the asked-for columns, in up to `most` streams that share the row
+        groups between them and may be read at the same time."""
+        groups = [(file, group) for file in self.parquet for group in file.groups_with("add.path")]
+        shares = [groups[lane::most] for lane in range(most)]
+        lanes = [_lane(share, columns, batch_size) for share in shares if share]
+        return [iter([add_rows(self.inline, columns.names)]), *lanes] if self.inline else lanes
+
     def rows(self, columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
-        """The live files of the checkpoint, as rows of the asked-for columns."""
-        if self.inline:
-            yield add_rows(self.inline, columns.names)
-        for file in self.parquet:
-            groups = file.groups_with("add.path")
-            leaves = columns.leaves(file.leaves)
-            for batch in file.batches(groups, leaves, batch_size):
-                rows = file.guarded(rows_of, batch, columns)
-                if rows.num_rows:
-                    yield rows
+        """The adds of the checkpoint, as rows of the asked-for columns, in one stream."""
+        for lane in self.lanes(columns, batch_size, 1):
+            yield from lane
 
     def state(self) -> CheckpointState:
         """Protocol and metadata. A round trip, so asked for only where neither a checksum nor the tail has them."""
@@ -104,6 +107,24 @@ class Checkpoint:
     def close(self) -> None:
         for file in self.parquet:
             file.close()
+
+
+def _lane(share: Sequence[tuple[LogParquet, int]], columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
+    """Rows of some row groups, through readers of its own: a Parquet reader serves one thread."""
+    for file, pairs in groupby(share, key=itemgetter(0)):
+        own = file.reopened()
+        groups = [group for _, group in pairs]
+        leaves = columns.leaves(own.leaves)
+        if not set(groups) & set(own.groups_with("add.deletionVector.storageType")):
+            leaves = [leaf for leaf in leaves if not leaf.startswith("add.deletionVector.")]
+        try:
+            for batch in own.batches(groups, leaves, batch_size):
+                rows = own.guarded(rows_of, batch, columns)
+                if rows.num_rows:
+                    yield rows
+        finally:
+            file.absorb(own)
+            own.close()
 
 
 def open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:

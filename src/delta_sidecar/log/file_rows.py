@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from delta_sidecar.arrays import nulls, streaming_pool
 from delta_sidecar.log.files import DELETION_VECTOR, FILE_SCHEMA
 
 STATS_PARSED = "stats_parsed"
@@ -63,13 +64,14 @@ class FileColumns:
 def rows_of(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
     """The adds of a checkpoint batch as rows of the asked-for columns (and `stats_parsed`, where it was read)."""
     add = batch.column("add")
-    fields = dict(zip((f.name for f in add.type), add.flatten(), strict=True))
+    flat = add.flatten(memory_pool=streaming_pool()) if add.null_count else [add.field(i) for i in range(len(add.type))]
+    fields = dict(zip((f.name for f in add.type), flat, strict=True))
     names = list(columns.names)
-    arrays = [_normal(fields.get(_SOURCES[name]), name, len(add)) for name in names]
+    columns_read = [_normal(fields.get(_SOURCES[name]), name, len(add)) for name in names]
     if STATS_PARSED in fields:
         names.append(STATS_PARSED)
-        arrays.append(_plain(fields[STATS_PARSED]))
-    rows = pa.RecordBatch.from_arrays(arrays, names=names)
+        columns_read.append(_plain(fields[STATS_PARSED]))
+    rows = pa.RecordBatch.from_arrays(columns_read, names=names)
     path = rows.column("path")
     _check_text(path)
     return rows.filter(path.is_valid()) if path.null_count else rows
@@ -101,7 +103,7 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
 def _normal(array: pa.Array | None, name: str, count: int) -> pa.Array:
     wanted = FILE_SCHEMA.field(name).type
     if array is None:
-        return pa.nulls(count, wanted)
+        return nulls(count, wanted)
     if name == "deletion_vector":
         return _deletion_vectors(array)
     return array if array.type == wanted else array.cast(wanted)
@@ -109,10 +111,10 @@ def _normal(array: pa.Array | None, name: str, count: int) -> pa.Array:
 
 def _deletion_vectors(array: pa.StructArray) -> pa.StructArray:
     if array.null_count == len(array):
-        return pa.nulls(len(array), DELETION_VECTOR)
+        return nulls(len(array), DELETION_VECTOR)
     parts = dict(zip((f.name for f in array.type), array.flatten(), strict=True))
     if "storageType" not in parts or parts["storageType"].null_count == len(array):
-        return pa.nulls(len(array), DELETION_VECTOR)
+        return nulls(len(array), DELETION_VECTOR)
     children = [
         parts[f.name].cast(f.type) if f.name in parts else pa.nulls(len(array), f.type) for f in DELETION_VECTOR
     ]

@@ -19,6 +19,8 @@ Hashes: TypeAlias = "NDArray[np.uint64]"
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xD6E8FEB86659FD93)
 _SAMPLE = 2_048
+_WIDE = 23
+"""Up to 2 to this power bits, a filter spends 256 of them on a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class KeyBytes:
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
     words: NDArray[np.uint64]
+    shortest: int
 
     @classmethod
     def of(cls, keys: pa.BinaryArray) -> KeyBytes:
@@ -38,10 +41,14 @@ class KeyBytes:
         if end < 8:
             data = np.concatenate([data, np.zeros(8, np.uint8)])
         words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
-        return cls(offsets[:-1], np.diff(offsets), words)
+        lengths = offsets[1:] - offsets[:-1]
+        return cls(offsets[:-1], lengths, words, int(lengths.min()) if len(lengths) else 0)
 
     def from_end(self, distance: int) -> NDArray[np.uint64]:
         """The word `distance` bytes before each key's end, or its first word; for keys of eight bytes or more."""
+        if self.shortest >= distance:
+            near: NDArray[np.uint64] = self.words[self.starts + (self.lengths - distance)]
+            return near
         at = self.starts + np.maximum(self.lengths - distance, 0)
         return self.words[np.minimum(at, len(self.words) - 1)]
 
@@ -62,7 +69,7 @@ def hash_keys(keys: pa.BinaryArray) -> Hashes:
 def _mix_words(hashes: Hashes, keys: KeyBytes) -> None:
     """Whole words from the front, then the eight bytes that end the key (short keys: masked)."""
     starts, lengths, words = keys.starts, keys.lengths, keys.words
-    shortest, longest = int(lengths.min()), int(lengths.max())
+    shortest, longest = keys.shortest, int(lengths.max())
     for at in range(0, longest - 7, 8):
         if at + 8 <= shortest:
             _mix(hashes, words[starts + at], slice(None))
@@ -105,34 +112,39 @@ class QuickFilter:
     shift: np.uint64
 
     @classmethod
-    def of(cls, chunks: list[pa.BinaryArray]) -> QuickFilter:
+    def of(cls, chunks: list[pa.BinaryArray], farthest: int | None = None) -> QuickFilter:
+        """The filter of a set of keys; it looks no farther from their ends than `farthest` bytes."""
         count = sum(map(len, chunks))
-        width = max(10, count.bit_length() + 4)
+        width = max(10, count.bit_length() + 4, min(count.bit_length() + 8, _WIDE))
         shift = np.uint64(64 - width)
-        distances = _telling_words(KeyBytes.of(chunks[0][:_SAMPLE]))
+        distances = _telling_words(KeyBytes.of(chunks[0][:_SAMPLE]), farthest)
         bits = np.zeros(1 << (width - 3), np.uint8)
         for chunk in chunks:
             slots = _quick_hash(KeyBytes.of(chunk), distances) >> shift
             np.bitwise_or.at(bits, (slots >> np.uint64(3)).astype(np.int64), _bit(slots))
         return cls(distances, bits, shift)
 
-    def passing(self, keys: pa.BinaryArray) -> NDArray[np.int64]:
-        """The rows whose key may be in the set."""
-        found = KeyBytes.of(keys)
-        slots = _quick_hash(found, self.distances) >> self.shift
-        maybe = (self.bits[(slots >> np.uint64(3)).astype(np.int64)] & _bit(slots)) != 0
+    def passing(self, keys: KeyBytes) -> NDArray[np.bool_]:
+        """Which keys may be in the set."""
+        slots = _quick_hash(keys, self.distances) >> self.shift
+        maybe: NDArray[np.bool_] = (self.bits[(slots >> np.uint64(3)).view(np.int64)] & _bit(slots)) != 0
         # Words of keys shorter than eight bytes reach into their neighbours and tell nothing.
-        return np.flatnonzero(maybe | (found.lengths < 8))
+        return maybe if keys.shortest >= 8 else maybe | (keys.lengths < 8)
 
 
-def _telling_words(sample: KeyBytes) -> tuple[int, int]:
+def _telling_words(sample: KeyBytes, farthest: int | None) -> tuple[int, int]:
     """The two distances from the end at which the keys differ most."""
     longest = int(sample.lengths.max()) if len(sample.lengths) else 8
-    candidates = range(8, max(9, longest + 8), 4)
-    variety = {d: len(np.unique(sample.from_end(d))) for d in candidates}
+    candidates = range(8, max(9, longest + 8 if farthest is None else farthest + 1), 4)
+    variety = {d: _distinct(sample.from_end(d)) for d in candidates}
     first = max(variety, key=lambda d: variety[d])
     apart = {d: v for d, v in variety.items() if abs(d - first) >= 8} or {first: 1}
     return first, max(apart, key=lambda d: apart[d])
+
+
+def _distinct(words: NDArray[np.uint64]) -> int:
+    # Not np.unique, whose first call imports numpy.ma: 50 ms.
+    return int(np.count_nonzero(np.diff(np.sort(words)))) + 1
 
 
 def _quick_hash(keys: KeyBytes, distances: tuple[int, int]) -> Hashes:
@@ -144,3 +156,20 @@ def _quick_hash(keys: KeyBytes, distances: tuple[int, int]) -> Hashes:
 
 def _bit(slots: Hashes) -> NDArray[np.uint8]:
     return np.left_shift(np.uint8(1), (slots & np.uint64(7)).astype(np.uint8))
+
+
+def shortest_name(keys: pa.BinaryArray) -> int | None:
+    """The length of the shortest last segment among keys without a deletion vector; None if there are none."""
+    _, offset_buffer, data_buffer = keys.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    starts, ends = offsets[:-1], offsets[1:]
+    names = ends - np.maximum(_last_before(data, ord("/"), ends), starts - 1) - 1
+    plain = names[_last_before(data, 0, ends) < starts]
+    return int(plain.min()) if len(plain) else None
+
+
+def _last_before(data: NDArray[np.uint8], byte: int, ends: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The last place of a byte before each end; -1 if there is none."""
+    places = np.concatenate([[-1], np.flatnonzero(data == byte)])
+    return places[np.searchsorted(places, ends) - 1]

@@ -16,12 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.log.key_hash import Hashes, QuickFilter, hash_keys
+from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, shortest_name
+from delta_sidecar.log.paths import KeyMaker, has_percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RECENT_LIMIT = 65_536
+# A dot and a slash differ in their last bit alone.
+_DOT, _BUT_LAST_BIT = np.uint64(ord(".")), np.uint64(0xFE)
 
 
 class Mask:
@@ -30,6 +33,7 @@ class Mask:
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
         self._runs: list[_Run] = []
+        self._by_name: NameFilter | None = None
 
     def __len__(self) -> int:
         return len(self._recent) + sum(len(run.keys) for run in self._runs)
@@ -68,6 +72,23 @@ class Mask:
         self._flush()
         while len(self._runs) > 1:
             self._merge_last()
+        for run in self._runs:
+            run.prepare()
+        self._by_name = self._runs[0].by_name() if self._runs else None
+
+    def hidden(self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker) -> NDArray[np.bool_] | None:
+        """Which files of a sealed mask's base are hidden; None when none is."""
+        if self._by_name is None or vectors.null_count < len(vectors) or has_percent(paths):
+            return self.seen(maker.keys(paths, vectors))
+        rows = self._by_name.passing(paths)
+        if not len(rows):
+            return None
+        found = self.seen(maker.keys(_take(paths, rows), None))
+        if found is None:
+            return None
+        flags = np.zeros(len(paths), np.bool_)
+        flags[rows[found]] = True
+        return flags
 
     def seen_list(self, keys: list[bytes]) -> NDArray[np.bool_] | None:
         """Which of these keys are in the mask; None when none is."""
@@ -94,6 +115,24 @@ class Mask:
         return flags
 
 
+@dataclass(frozen=True, slots=True)
+class NameFilter:
+    """Passes over most files by the bytes of their names, before anything is known of their spelling.
+
+    However a path without percent signs is spelled, its last segment stands in its key as it is; so a filter that
+    looks only there lets through every path whose key is in the set. Paths that end in a dot or a slash, whose
+    last segment the spelling drops, always pass.
+    """
+
+    names: QuickFilter
+
+    def passing(self, paths: pa.StringArray) -> NDArray[np.int64]:
+        """The rows that may be in the set."""
+        keys = KeyBytes.of(paths.view(pa.binary()))
+        last = keys.from_end(8) >> np.uint64(56)
+        return np.flatnonzero(self.names.passing(keys) | (last & _BUT_LAST_BIT == _DOT))
+
+
 @dataclass(frozen=True)
 class _Run:
     keys: pa.ChunkedArray
@@ -116,6 +155,15 @@ class _Run:
     def _filter(self) -> QuickFilter:
         return QuickFilter.of(self.keys.chunks)
 
+    def prepare(self) -> None:
+        """Make what lookups share, before threads do."""
+        _ = self._filter
+
+    def by_name(self) -> NameFilter | None:
+        """A filter by the names of files alone; None where some are too short for one."""
+        shortest = min((n for n in map(shortest_name, self.keys.chunks) if n is not None), default=0)
+        return NameFilter(QuickFilter.of(self.keys.chunks, shortest)) if shortest >= 8 else None
+
     @property
     def nbytes(self) -> int:
         return int(self.keys.nbytes) + self.order.nbytes + self.hashes.nbytes
@@ -129,7 +177,7 @@ class _Run:
 
     def find(self, keys: pa.BinaryArray) -> NDArray[np.int64]:
         """The rows of `keys` that are in this run."""
-        rows = self._filter.passing(keys)
+        rows = np.flatnonzero(self._filter.passing(KeyBytes.of(keys)))
         if not len(rows):
             return rows
         candidates = _take(keys, rows)

@@ -6,6 +6,7 @@ pyarrow streams its pages through a small buffer.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
@@ -20,6 +22,7 @@ from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_cost_lock = threading.Lock()
 _STREAM_BUFFER = 64 << 10
 
 
@@ -44,14 +47,7 @@ class LogParquet:
 
     def _open(self, local: str | None, metadata: pq.FileMetaData | None) -> tuple[Any, pq.ParquetFile]:
         source = self._ranged or pa.OSFile(local)
-        file = pq.ParquetFile(
-            source,
-            metadata=metadata,
-            pre_buffer=False,
-            buffer_size=_STREAM_BUFFER,
-            coerce_int96_timestamp_unit="us",
-        )
-        return source, file
+        return source, _open_parquet(source, metadata)
 
     def guarded(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that reads this file; whatever broken bytes make it raise is one clear error."""
@@ -63,6 +59,13 @@ class LogParquet:
     def reopened(self) -> LogParquet:
         """The same file for another reader: its footer is not read again."""
         return LogParquet(self._store, self._meta, self.metadata)
+
+    def absorb(self, other: LogParquet) -> None:
+        """Take over what another reader of this file has cost."""
+        with _cost_lock:
+            self.requests += other.requests
+            self.bytes_read += other.bytes_read
+            self.row_groups_read += other.row_groups_read
 
     def _charge(self, requests: int, size: int) -> None:
         if self._ranged is None:
@@ -137,6 +140,18 @@ class LogParquet:
     def _broken(self, error: Exception) -> CorruptLogError:
         first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         return CorruptLogError(f"{self.path} cannot be read as Parquet ({first_line})")
+
+
+def _open_parquet(source: Any, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+    """The file, decoding into the streaming pool where there is one."""
+    settings = {"pre_buffer": False, "buffer_size": _STREAM_BUFFER, "coerce_int96_timestamp_unit": "us"}
+    file = pq.ParquetFile(source, metadata=metadata, **settings)
+    pool = arrays.streaming_pool()
+    if pool is not None:
+        reader = type(file.reader)(pool)
+        reader.open(source, use_memory_map=False, metadata=file.metadata, **settings)
+        file.reader = reader
+    return file
 
 
 def _chunk_range(chunk: Any) -> ByteRange:

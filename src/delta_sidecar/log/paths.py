@@ -13,14 +13,17 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.log.actions import DeletionVector
 
 _suspect = re.compile(r"%|:|^/|^\.|/\.|//").search
 """What a path must contain for its canonical form to differ from its text."""
-_SLASH = ord("/")
-_DOT_OR_SLASH = np.frombuffer(b"./", np.uint8)
+_DOT = ord(".")
+_SLASH_THEN_DOT = ord("/") | ord(".") << 8
+# A dot and a slash differ in their last bit alone.
+_BUT_LAST_BIT, _BUT_LAST_BIT_OF_SECOND = 0xFE, 0xFEFF
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SCHEME_ALIASES = {b"s3a": b"s3", b"s3n": b"s3", b"abfs": b"abfss", b"wasb": b"abfss", b"wasbs": b"abfss"}
@@ -97,22 +100,44 @@ class KeyMaker:
         return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
 
 
+def has_percent(paths: pa.StringArray) -> bool:
+    """Is anything escaped in any of the paths?"""
+    return b"%" in _text_of(paths)
+
+
+def _text_of(paths: pa.StringArray) -> bytes:
+    """The text of all paths, one after the other."""
+    if not len(paths):
+        return b""
+    _, offset_buffer, data_buffer = paths.buffers()
+    offsets = np.frombuffer(offset_buffer, np.int32)
+    start, stop = int(offsets[paths.offset]), int(offsets[paths.offset + len(paths)])
+    return b"" if start == stop else data_buffer.slice(start, stop - start).to_pybytes()
+
+
 def _all_plain(paths: pa.StringArray) -> bool:
     """Does no path need another spelling? Looked for in the bytes of all paths at once, not row by row."""
     if not len(paths):
         return True
-    _, offset_buffer, data_buffer = paths.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[paths.offset : paths.offset + len(paths) + 1]
-    start, stop = int(offsets[0]), int(offsets[-1])
-    if start == stop:
+    offsets = np.frombuffer(paths.buffers()[1], np.int32)[paths.offset : paths.offset + len(paths) + 1]
+    start = int(offsets[0])
+    data = _text_of(paths)
+    if not data:
         return True
-    data = data_buffer.slice(start, stop - start).to_pybytes()
-    if b"%" in data or b":" in data:
-        return False
     text = np.frombuffer(data, np.uint8)
-    slashes = np.flatnonzero(text[:-1] == _SLASH)
-    starts = np.minimum(offsets[:-1] - start, len(text) - 1)
-    return not (np.isin(text[slashes + 1], _DOT_OR_SLASH).any() or np.isin(text[starts], _DOT_OR_SLASH).any())
+    if b"%" in data or b":" in data or _has_dotted_slash(text):
+        return False
+    first = text[np.minimum(offsets[:-1] - start, len(text) - 1)]
+    return not (first & _BUT_LAST_BIT == _DOT).any()
+
+
+def _has_dotted_slash(text: NDArray[np.uint8]) -> bool:
+    """Is a slash followed by a slash or a dot? Every two neighbours are looked at as one number."""
+    for shifted in (text, text[1:]):
+        pairs = shifted[: len(shifted) & ~1].view("<u2")
+        if (pairs & _BUT_LAST_BIT_OF_SECOND == _SLASH_THEN_DOT).any():
+            return True
+    return False
 
 
 def _resolve_dots(path: bytes) -> bytes:

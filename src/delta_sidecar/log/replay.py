@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +24,9 @@ from delta_sidecar.log.paths import KeyMaker
 _log = logging.getLogger(__name__)
 
 Flags: TypeAlias = NDArray[np.bool_]
+
+_FEW = 64
+"""One row in so many is few."""
 
 
 class Replay:
@@ -61,9 +65,12 @@ class Replay:
             dropped = _merge(dropped, repeated)
         return _keep(batch.adds, dropped)
 
+    def seal(self) -> None:
+        """No commit comes any more: from here on, `base` may be called from several threads."""
+        self.mask.seal()
+
     def base(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The live rows of the base. They need `path` and `deletion_vector` while anything is masked."""
-        self.mask.seal()
         for batch in rows:
             live = self._unmasked(batch)
             if live is not None:
@@ -72,8 +79,7 @@ class Replay:
     def _unmasked(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         if not len(self.mask):
             return batch if batch.num_rows else None
-        keys = self._maker.keys(batch.column("path"), batch.column("deletion_vector"))
-        return _keep(batch, self.mask.seen(keys))
+        return _keep(batch, self.mask.hidden(batch.column("path"), batch.column("deletion_vector"), self._maker))
 
 
 def _repeated(keys: list[bytes]) -> Flags | None:
@@ -94,6 +100,24 @@ def _keep(batch: pa.RecordBatch, dropped: Flags | None) -> pa.RecordBatch | None
     """The rows that are not dropped; None when there are none."""
     if dropped is None:
         return batch
-    if dropped.all():
+    rows = np.flatnonzero(dropped)
+    if len(rows) == batch.num_rows:
         return None
-    return batch.filter(arrays.booleans(~dropped))
+    if len(rows) * _FEW > batch.num_rows:
+        return arrays.filtered(batch, ~dropped)
+    return _without(batch, rows)
+
+
+def _without(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
+    """The batch without a few rows: what lies between them is copied whole, several times faster than row by row."""
+    edges = [-1, *rows.tolist(), batch.num_rows]
+    spans = [(left + 1, right - left - 1) for left, right in pairwise(edges) if right - left > 1]
+    columns = [_joined(column, spans) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _joined(column: pa.Array, spans: list[tuple[int, int]]) -> pa.Array:
+    if column.null_count == len(column):
+        return arrays.nulls(sum(length for _, length in spans), column.type)
+    parts = [column.slice(start, length) for start, length in spans]
+    return pa.concat_arrays(parts, memory_pool=arrays.streaming_pool())

@@ -1,4 +1,4 @@
-"""Reading ahead: an iterator run on a thread of its own, a bounded number of items in front of its consumer."""
+"""Reading ahead: iterators run on threads of their own, a bounded number of items in front of their consumer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import atexit
 import queue
 import threading
 import weakref
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -69,15 +70,44 @@ class Prefetched(Generic[T]):
             raise StopIteration
         return item
 
-    def close(self) -> None:
-        """Stop reading ahead and wait until nothing is read any more."""
+    def stop(self) -> None:
+        """Read no further; what is being read may still come to its end."""
         self._done = True
         self._stopped.set()
+
+    def close(self) -> None:
+        """Stop reading ahead and wait until nothing is read any more."""
+        self.stop()
         while self._thread.is_alive():
             try:
                 self._items.get_nowait()
             except queue.Empty:
                 self._thread.join(0.01)
+
+
+class Interleaved(Generic[T]):
+    """Items of several sources, each read ahead on its own thread, taken in turn until all are exhausted."""
+
+    def __init__(self, sources: Sequence[Iterator[T]], depth: int = 1) -> None:
+        self._lanes = [Prefetched(source, depth) for source in sources]
+
+    def __iter__(self) -> Iterator[T]:
+        waiting = deque(self._lanes)
+        while waiting:
+            lane = waiting.popleft()
+            try:
+                item = next(lane)
+            except StopIteration:
+                continue
+            waiting.append(lane)
+            yield item
+
+    def close(self) -> None:
+        """Stop all lanes and wait until nothing is read any more."""
+        for lane in self._lanes:
+            lane.stop()
+        for lane in self._lanes:
+            lane.close()
 
 
 _running: weakref.WeakSet[Prefetched[Any]] = weakref.WeakSet()

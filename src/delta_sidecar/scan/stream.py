@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Generator, Iterator, Sequence
 from types import TracebackType
@@ -30,12 +31,14 @@ from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
 from delta_sidecar.scan.metrics import ScanMetrics
 from delta_sidecar.scan.plan import ScanPlan, choose_strategy, make_plan
-from delta_sidecar.scan.prefetch import Prefetched
+from delta_sidecar.scan.prefetch import Interleaved
 from delta_sidecar.settings import STRATEGIES, Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
 
 _log = logging.getLogger(__name__)
 
+_LANES = min(2, os.cpu_count() or 1)
+"""Threads that decode a base: more cost memory in proportion and soon wait for each other."""
 _STATS_BATCH = 2_048
 """Rows read at a time when each carries a kilobyte of JSON stats."""
 
@@ -212,14 +215,20 @@ class FileScan:
         base = snapshot.open_base()
         assert base is not None
         self._metrics.tier = "checkpoint"
-        batch_size = min(self._settings.batch_size, _STATS_BATCH if "stats" in self._source.names else 1 << 30)
-        rows = Prefetched(base.rows(self._source, batch_size))
+        replay.seal()
+        rows = Interleaved([replay.base(lane) for lane in self._lanes(base)])
         try:
-            yield from replay.base(rows)
+            yield from rows
         finally:
             rows.close()
             self._note_base(base)
             base.close()
+
+    def _lanes(self, base: Checkpoint) -> list[Iterator[pa.RecordBatch]]:
+        """Decoding goes on several threads, unless parsing the stats is what takes the time."""
+        if "stats" in self._source.names:
+            return base.lanes(self._source, min(self._settings.batch_size, _STATS_BATCH), 1)
+        return base.lanes(self._source, self._settings.batch_size, _LANES)
 
     def _note_base(self, base: Checkpoint) -> None:
         cost = base.cost
