@@ -27,6 +27,7 @@ from delta_sidecar.log.file_rows import FileColumns, rows_of
 from delta_sidecar.log.lines import decode_lines, whole_lines
 from delta_sidecar.log.parquet import LogParquet
 from delta_sidecar.log.segment import CheckpointFiles
+from delta_sidecar.storage.blocks import DEFAULT_BUDGET
 from delta_sidecar.storage.parallel import side_by_side
 from delta_sidecar.storage.store import ObjectMeta, Store
 
@@ -69,7 +70,7 @@ class Checkpoint:
         groups between them and may be read at the same time."""
         groups = [(file, group) for file in self.parquet for group in file.groups_with("add.path")]
         shares = [groups[lane::most] for lane in range(most)]
-        lanes = [_lane(share, columns, batch_size) for share in shares if share]
+        lanes = [_lane(share, columns, batch_size, DEFAULT_BUDGET // most) for share in shares if share]
         return [iter([add_rows(self.inline, columns.names)]), *lanes] if self.inline else lanes
 
     def rows(self, columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -112,7 +113,7 @@ class Checkpoint:
 def _lane(share: Sequence[tuple[LogParquet, int]], columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
     """Rows of some row groups, through readers of its own: a Parquet reader serves one thread."""
     for file, pairs in groupby(share, key=itemgetter(0)):
-        own = file.reopened()
+        own = file.reopened(budget)
         groups = [group for _, group in pairs]
         leaves = columns.leaves(own.leaves)
         if not set(groups) & set(own.groups_with("add.deletionVector.storageType")):

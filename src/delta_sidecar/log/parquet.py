@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
+from delta_sidecar.storage.blocks import DEFAULT_BUDGET
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
 
@@ -29,11 +30,18 @@ _STREAM_BUFFER = 64 << 10
 class LogParquet:
     """One Parquet file of the log, opened by its footer."""
 
-    def __init__(self, store: Store, meta: ObjectMeta, metadata: pq.FileMetaData | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        meta: ObjectMeta,
+        metadata: pq.FileMetaData | None = None,
+        budget: int = DEFAULT_BUDGET,
+    ) -> None:
+        """`budget` bounds the bytes of a remote file in memory and on their way."""
         self.path = meta.path
         self._store, self._meta = store, meta
         local = store.local_path(meta.path)
-        self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size)
+        self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size, budget=budget)
         self._source, self._file = self.guarded(self._open, local, metadata)
         self.metadata = self._file.metadata
         self.leaves: list[str] = self.guarded(self._leaf_paths)
@@ -56,9 +64,9 @@ class LogParquet:
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
             raise self._broken(error) from None
 
-    def reopened(self) -> LogParquet:
+    def reopened(self, budget: int = DEFAULT_BUDGET) -> LogParquet:
         """The same file for another reader: its footer is not read again."""
-        return LogParquet(self._store, self._meta, self.metadata)
+        return LogParquet(self._store, self._meta, self.metadata, budget)
 
     def absorb(self, other: LogParquet) -> None:
         """Take over what another reader of this file has cost."""
