@@ -110,7 +110,9 @@ class Checkpoint:
             file.close()
 
 
-def _lane(share: Sequence[tuple[LogParquet, int]], columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
+def _lane(
+    share: Sequence[tuple[LogParquet, int]], columns: FileColumns, batch_size: int, budget: int
+) -> Iterator[pa.RecordBatch]:
     """Rows of some row groups, through readers of its own: a Parquet reader serves one thread."""
     for file, pairs in groupby(share, key=itemgetter(0)):
         own = file.reopened(budget)

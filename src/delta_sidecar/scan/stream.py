@@ -225,7 +225,7 @@ class FileScan:
             base.close()
 
     def _lanes(self, base: Checkpoint) -> list[Iterator[pa.RecordBatch]]:
-        """Decoding goes on several threads, unless parsing the stats is what takes the time, or few files are wanted."""
+        """Decoding goes on several threads, unless parsing the stats takes the time, or few files are wanted."""
         if "stats" in self._source.names:
             return base.lanes(self._source, min(self._settings.batch_size, _STATS_BATCH), 1)
         return base.lanes(self._source, self._settings.batch_size, _LANES if self._limit is None else 1)
