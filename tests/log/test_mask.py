@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.log import mask as module
+from delta_sidecar.log.files import DELETION_VECTOR
 from delta_sidecar.log.mask import Mask
+from delta_sidecar.log.paths import KeyMaker
 
 
 def seen(mask: Mask, keys: list[bytes]) -> list[bool]:
@@ -81,3 +83,32 @@ def test_a_slice_of_an_array_is_looked_up_by_its_own_rows() -> None:
     flags = mask.seen(pa.array([b"b", b"a", b"b"], pa.binary()).slice(1, 2))
     assert flags is not None
     assert flags.tolist() == [False, True]
+
+
+NAMES = [f"part-{i:05d}.parquet" for i in range(12)]
+DIRECTORIES = ["", "d/", "d//", "./d/", "d/./", "/abs/", "file:/abs/", "file:///abs/", "e/../d/", "d/e/"]
+long_named = st.builds("{}{}".format, st.sampled_from(DIRECTORIES), st.sampled_from(NAMES))
+spelled = st.one_of(
+    long_named,
+    st.builds("{}{}".format, st.sampled_from(DIRECTORIES), st.sampled_from(["x", "a.", "longer-name."])),
+    st.builds("{}{}".format, long_named, st.sampled_from(["/", "/.", "/..", "//"])),
+    long_named.map(lambda path: path.replace("-", "%2D")),
+)
+
+
+@pytest.mark.parametrize("members", [long_named, spelled])
+def test_a_file_is_hidden_however_it_is_spelled(members: st.SearchStrategy[str]) -> None:
+    maker = KeyMaker("file:///t")
+
+    @given(st.lists(members, min_size=1, max_size=20), st.lists(spelled, min_size=1, max_size=30))
+    def check(masked: list[str], asked: list[str]) -> None:
+        keys = [maker.key(path, None) for path in masked]
+        mask = Mask()
+        mask.add(keys)
+        mask.seal()
+        paths = pa.array(["before", *asked], pa.string()).slice(1)
+        flags = mask.hidden(paths, pa.nulls(len(asked), DELETION_VECTOR), maker)
+        expected = [maker.key(path, None) in set(keys) for path in asked]
+        assert ([False] * len(asked) if flags is None else flags.tolist()) == expected
+
+    check()
