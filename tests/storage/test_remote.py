@@ -61,7 +61,7 @@ def test_opening_makes_no_request(uri: str, options: dict[str, str]) -> None:
 
 
 def test_a_token_of_the_environment_is_not_sent_with_a_key_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    from delta_sidecar.storage.opening import _static_credentials
+    from delta_sidecar.storage.cloud import _static_credentials
     from delta_sidecar.storage.options import S3, read_options
 
     environment = {"AWS_ACCESS_KEY_ID": "env", "AWS_SECRET_ACCESS_KEY": "env", "AWS_SESSION_TOKEN": "env"}

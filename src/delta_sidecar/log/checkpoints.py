@@ -117,9 +117,7 @@ def _lane(
     for file, pairs in groupby(share, key=itemgetter(0)):
         own = file.reopened(budget)
         groups = [group for _, group in pairs]
-        leaves = columns.leaves(own.leaves)
-        if not set(groups) & set(own.groups_with("add.deletionVector.storageType")):
-            leaves = [leaf for leaf in leaves if not leaf.startswith("add.deletionVector.")]
+        leaves = _needed_leaves(own, groups, columns)
         try:
             for batch in own.batches(groups, leaves, batch_size):
                 rows = own.guarded(rows_of, batch, columns)
@@ -128,6 +126,17 @@ def _lane(
         finally:
             file.absorb(own)
             own.close()
+
+
+def _needed_leaves(file: LogParquet, groups: Sequence[int], columns: FileColumns) -> list[str]:
+    """The leaves to read: none that the statistics tell to be all null, no text of stats that are all typed."""
+    leaves = columns.leaves(file.leaves)
+    if not set(groups) & set(file.groups_with("add.deletionVector.storageType")):
+        leaves = [leaf for leaf in leaves if not leaf.startswith("add.deletionVector.")]
+    typed = columns.typed_leaves()
+    if typed and all(file.as_full_as(group, leaf, "add.path") for group in groups for leaf in typed):
+        leaves = [leaf for leaf in leaves if leaf != "add.stats"]
+    return leaves
 
 
 def open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:

@@ -51,6 +51,12 @@ class FileColumns:
         prefixes += self._stats_prefixes()
         return [leaf for leaf in available if any(leaf == p or leaf.startswith(p + ".") for p in prefixes)]
 
+    def typed_leaves(self) -> list[str]:
+        """The typed leaves that together make the text of the stats needless; empty where it is wanted itself."""
+        if self.all_stats or "stats" not in self.names:
+            return []
+        return [leaf for leaf in self._stats_prefixes() if not leaf.endswith(".tightBounds")]
+
     def _stats_prefixes(self) -> list[str]:
         if self.all_stats:
             return ["add.stats_parsed"]

@@ -99,15 +99,24 @@ class LogParquet:
         return [i for i in range(self.metadata.num_row_groups) if self._may_hold(i, position)]
 
     def _may_hold(self, group: int, position: int) -> bool:
-        row_group = self.metadata.row_group(group)
-        chunk = row_group.column(position)
+        nulls = self._nulls(group, position)
+        return nulls is None or nulls < self.metadata.row_group(group).num_rows
+
+    def as_full_as(self, group: int, leaf: str, other: str) -> bool:
+        """Do the statistics say that a leaf is null in as few rows as another?"""
+        if leaf not in self.leaves or other not in self.leaves:
+            return False
+        nulls = self._nulls(group, self.leaves.index(leaf))
+        return nulls is not None and nulls == self._nulls(group, self.leaves.index(other))
+
+    def _nulls(self, group: int, position: int) -> int | None:
+        """The number of nulls in a column chunk; None if its statistics do not tell."""
+        chunk = self.metadata.row_group(group).column(position)
         if chunk.physical_type != self._physical_types[position]:
             # Asking for its statistics would end the process: the error leaves C++ where nothing catches it.
             raise self._broken(ValueError(f"column {chunk.path_in_schema} is of two types"))
         statistics = chunk.statistics
-        if statistics is None or not statistics.has_null_count:
-            return True
-        return bool(statistics.null_count < row_group.num_rows)
+        return int(statistics.null_count) if statistics is not None and statistics.has_null_count else None
 
     @cached_property
     def _physical_types(self) -> list[str]:

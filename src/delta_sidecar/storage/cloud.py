@@ -1,0 +1,116 @@
+"""Stores over the network (and in memory), on obstore. Imported when one is opened: a local table does without."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
+
+from delta_sidecar.errors import OptionError
+from delta_sidecar.storage import options as known
+from delta_sidecar.storage.failures import scrubbed
+from delta_sidecar.storage.options import StoreOptions, StoreSettings, read_options
+from delta_sidecar.storage.remote import ObstoreStore
+from delta_sidecar.storage.retrying import RetryingStore
+from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.uri import Location
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_SERVICES = {"s3": known.S3, "az": known.AZURE, "abfss": known.AZURE, "gs": known.GOOGLE}
+_ONE_ATTEMPT: Any = {"max_retries": 0}
+
+
+def open_cloud(
+    location: Location,
+    storage_options: Mapping[str, str] | None,
+    profile: Mapping[str, str] | None,
+    settings: StoreSettings | None,
+) -> Store:
+    """The store rooted at a location that is no local one."""
+    service = _SERVICES.get(location.scheme, known.LOCAL)
+    options = read_options(service, storage_options, profile, settings=settings)
+    store = ObstoreStore(_client(location, options), location, _lists_in_order(location), options.settings.gap)
+    return RetryingStore(store, options.settings)
+
+
+def _lists_in_order(location: Location) -> bool:
+    """All services list in path order but S3's directory buckets, by their name, and memory."""
+    return location.scheme != "memory" and not location.bucket.endswith("--x-s3")
+
+
+def _client(location: Location, options: StoreOptions) -> ObjectStore:
+    try:
+        if location.scheme == "memory":
+            return _memory(location.authority)
+        if location.scheme == "s3":
+            return _s3(location, options)
+        if location.scheme == "gs":
+            return _google(location, options)
+        return _azure(location, options)
+    except (BaseError, ValueError, TypeError) as e:
+        raise OptionError(f"{location.uri}: the storage options do not fit: {scrubbed(str(e))}") from None
+
+
+@cache
+def _memory(authority: str) -> MemoryStore:
+    """`memory://name` is one place for the whole process."""
+    return MemoryStore()
+
+
+def _s3(location: Location, options: StoreOptions) -> S3Store:
+    config = {"region": "us-east-1"} | dict(options.config)
+    fixed = None if "session_token" not in options.from_environment else _static_credentials(options)
+    return S3Store(
+        location.bucket,
+        config=cast(Any, config),
+        client_options=cast(Any, options.client),
+        retry_config=_ONE_ATTEMPT,
+        credential_provider=cast(Any, fixed),
+    )
+
+
+def _static_credentials(options: StoreOptions) -> Any:
+    """A token from the environment does not belong to a key that was given: obstore would send both."""
+    key, secret = options.config.get("access_key_id"), options.config.get("secret_access_key")
+    if key is None or secret is None or "access_key_id" in options.from_environment:
+        return None
+    return lambda: {"access_key_id": key, "secret_access_key": secret, "token": None, "expires_at": None}
+
+
+def _google(location: Location, options: StoreOptions) -> GCSStore:
+    return GCSStore(
+        location.bucket,
+        config=cast(Any, dict(options.config)),
+        client_options=cast(Any, options.client),
+        retry_config=_ONE_ATTEMPT,
+    )
+
+
+def _azure(location: Location, options: StoreOptions) -> AzureStore:
+    """An account that the location names counts over one of the options."""
+    config = dict(options.config) | _azure_host(location, options)
+    if "account_name" not in config and config.get("use_emulator") != "true":
+        raise ValueError("the Azure storage account is not known; pass account_name")
+    return AzureStore(
+        location.bucket,
+        config=cast(Any, config),
+        client_options=cast(Any, options.client),
+        retry_config=_ONE_ATTEMPT,
+    )
+
+
+def _azure_host(location: Location, options: StoreOptions) -> dict[str, str]:
+    host = location.authority.partition("@")[2]
+    if not host:
+        return {}
+    found = {"account_name": location.account or ""}
+    if "endpoint" not in options.config and not host.endswith(".dfs.core.windows.net"):
+        found["endpoint"] = f"https://{host.replace('.dfs.', '.blob.', 1)}"
+    if "fabric.microsoft.com" in host:
+        found["use_fabric_endpoint"] = "true"
+    return found
