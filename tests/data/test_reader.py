@@ -143,6 +143,15 @@ def test_row_groups_are_pruned_by_their_statistics(tmp_path: Path) -> None:
         assert (stream.metrics.row_groups_read, stream.metrics.row_groups_pruned) == (1, 9)
 
 
+@pytest.mark.parametrize(("rows", "read"), [(1000, 1), (20_000, 0)])
+def test_a_lone_row_group_is_asked_for_statistics_only_if_its_column_is_long(
+    tmp_path: Path, rows: int, read: int
+) -> None:
+    with one_file(tmp_path, rows).read("k < 0") as stream:
+        assert list(stream) == []
+        assert (stream.metrics.row_groups_read, stream.metrics.row_groups_pruned) == (read, 1 - read)
+
+
 @pytest.mark.parametrize("where", [None, "k % 3 = 0", "s LIKE '%7'", "k = 77777"])
 def test_large_row_groups_come_in_batches(tmp_path: Path, where: str | None) -> None:
     """Row groups over a megabyte, because the budget is small: the same rows, no batch above its size."""

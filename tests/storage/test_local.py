@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,16 @@ class TestLocalStore(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return open_store(tmp_path / "tables" / "a table #1 100% é")
+
+
+def test_a_local_store_does_without_the_clients_of_others(tmp_path: Path) -> None:
+    code = (
+        "import sys; from delta_sidecar.storage import open_store;"
+        "open_store(sys.argv[1]); print('obstore' in sys.modules);"
+        "open_store('memory://m'); print('obstore' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_reading_creates_nothing(tmp_path: Path) -> None:

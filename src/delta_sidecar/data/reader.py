@@ -29,6 +29,9 @@ from delta_sidecar.scan.rows import matching
 _PARALLEL_BYTES = 8 << 20
 """From here the columns of a row group are decoded in parallel; smaller ones are not worth the hand-over."""
 
+_QUICK_BYTES = 64 << 10
+"""Up to here a column at hand is decoded sooner than its statistics are asked."""
+
 _SMALLEST_BATCH = 1024
 """A small limit reads small batches of a large row group, but none smaller."""
 
@@ -197,9 +200,19 @@ class _OpenFile:
 
     def _spans(self) -> Iterator[RowSpan]:
         metadata = self.source.parquet.metadata
+        if self._is_quickly_filtered(metadata):
+            return row_spans(self.request, self.layout.all, metadata, [True])
         wanted = promising_groups(self.request, self.layout.schema, metadata)
         self.metrics.add(row_groups_pruned=wanted.count(False))
         return row_spans(self.request, self.layout.all, metadata, wanted)
+
+    def _is_quickly_filtered(self, metadata: pq.FileMetaData) -> bool:
+        """Whether statistics cost more than rows: the log has judged the file, and a lone row group is no other."""
+        if metadata.num_row_groups != 1 or self.source.ranged is not None:
+            return False
+        group = metadata.row_group(0)
+        sizes: list[int] = [group.column(leaf).total_uncompressed_size for leaf in self.layout.filtering.leaves]
+        return sum(sizes) <= _QUICK_BYTES
 
     def _whole(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
         """A span that fits the memory it may take: the columns already read for the predicate are kept."""
