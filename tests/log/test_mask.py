@@ -86,7 +86,20 @@ def test_a_slice_of_an_array_is_looked_up_by_its_own_rows() -> None:
 
 
 NAMES = [f"part-{i:05d}.parquet" for i in range(12)]
-DIRECTORIES = ["", "d/", "d//", "./d/", "d/./", "/abs/", "file:/abs/", "file:///abs/", "e/../d/", "d/e/"]
+DIRECTORIES = [
+    "",
+    "d/",
+    "d//",
+    "./d/",
+    "d/./",
+    "/abs/",
+    "file:/abs/",
+    "file:///abs/",
+    "e/../d/",
+    "d/e/",
+    "ts=12%3A00/",
+    "ts=12:00/",
+]
 long_named = st.builds("{}{}".format, st.sampled_from(DIRECTORIES), st.sampled_from(NAMES))
 spelled = st.one_of(
     long_named,

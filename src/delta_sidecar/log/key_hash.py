@@ -18,6 +18,7 @@ Hashes: TypeAlias = "NDArray[np.uint64]"
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xD6E8FEB86659FD93)
+_SLASH = ord("/")
 _SAMPLE = 2_048
 _WIDE = 23
 """Up to 2 to this power bits, a filter spends 256 of them on a key."""
@@ -29,6 +30,7 @@ class KeyBytes:
 
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    data: NDArray[np.uint8]
     words: NDArray[np.uint64]
     shortest: int
 
@@ -42,7 +44,11 @@ class KeyBytes:
             data = np.concatenate([data, np.zeros(8, np.uint8)])
         words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
         lengths = offsets[1:] - offsets[:-1]
-        return cls(offsets[:-1], lengths, words, int(lengths.min()) if len(lengths) else 0)
+        return cls(offsets[:-1], lengths, data, words, int(lengths.min()) if len(lengths) else 0)
+
+    def last_bytes(self) -> NDArray[np.uint8]:
+        """The last byte of each key; of an empty one, any."""
+        return self.data[self.starts + np.maximum(self.lengths - 1, 0)]
 
     def from_end(self, distance: int) -> NDArray[np.uint64]:
         """The word `distance` bytes before each key's end, or its first word; for keys of eight bytes or more."""
@@ -100,13 +106,14 @@ def _mix(hashes: Hashes, words: NDArray[np.uint64], rows: slice | NDArray[np.int
 
 @dataclass(frozen=True, slots=True)
 class QuickFilter:
-    """Passes over most keys that are not in a set, by the two words in which its keys differ most.
+    """Passes over most keys that are not in a set, by the word in which its keys differ most.
 
     File names differ in a few bytes (a UUID, a counter) and agree in the rest; looking at those bytes alone is several
     times cheaper than hashing all of them. What passes may be in the set or not; what is in the set passes.
     """
 
-    distances: tuple[int, int]
+    distance: int
+    """Of that word from the end of a key."""
     bits: NDArray[np.uint8]
     """One bit for each value of the hash's top bits."""
     shift: np.uint64
@@ -117,29 +124,26 @@ class QuickFilter:
         count = sum(map(len, chunks))
         width = max(10, count.bit_length() + 4, min(count.bit_length() + 8, _WIDE))
         shift = np.uint64(64 - width)
-        distances = _telling_words(KeyBytes.of(chunks[0][:_SAMPLE]), farthest)
+        distance = _telling_word(KeyBytes.of(chunks[0][:_SAMPLE]), farthest)
         bits = np.zeros(1 << (width - 3), np.uint8)
         for chunk in chunks:
-            slots = _quick_hash(KeyBytes.of(chunk), distances) >> shift
+            slots = _quick_hash(KeyBytes.of(chunk), distance) >> shift
             np.bitwise_or.at(bits, (slots >> np.uint64(3)).astype(np.int64), _bit(slots))
-        return cls(distances, bits, shift)
+        return cls(distance, bits, shift)
 
     def passing(self, keys: KeyBytes) -> NDArray[np.bool_]:
         """Which keys may be in the set."""
-        slots = _quick_hash(keys, self.distances) >> self.shift
+        slots = _quick_hash(keys, self.distance) >> self.shift
         maybe: NDArray[np.bool_] = (self.bits[(slots >> np.uint64(3)).view(np.int64)] & _bit(slots)) != 0
         # Words of keys shorter than eight bytes reach into their neighbours and tell nothing.
         return maybe if keys.shortest >= 8 else maybe | (keys.lengths < 8)
 
 
-def _telling_words(sample: KeyBytes, farthest: int | None) -> tuple[int, int]:
-    """The two distances from the end at which the keys differ most."""
+def _telling_word(sample: KeyBytes, farthest: int | None) -> int:
+    """The distance from the end at which the keys differ most."""
     longest = int(sample.lengths.max()) if len(sample.lengths) else 8
     candidates = range(8, max(9, longest + 8 if farthest is None else farthest + 1), 4)
-    variety = {d: _distinct(sample.from_end(d)) for d in candidates}
-    first = max(variety, key=lambda d: variety[d])
-    apart = {d: v for d, v in variety.items() if abs(d - first) >= 8} or {first: 1}
-    return first, max(apart, key=lambda d: apart[d])
+    return max(candidates, key=lambda distance: _distinct(sample.from_end(distance)))
 
 
 def _distinct(words: NDArray[np.uint64]) -> int:
@@ -147,10 +151,10 @@ def _distinct(words: NDArray[np.uint64]) -> int:
     return int(np.count_nonzero(np.diff(np.sort(words)))) + 1
 
 
-def _quick_hash(keys: KeyBytes, distances: tuple[int, int]) -> Hashes:
-    mixed = (keys.from_end(distances[0]) * _MULTIPLIER) ^ (keys.from_end(distances[1]) * _OTHER)
+def _quick_hash(keys: KeyBytes, distance: int) -> Hashes:
+    mixed = keys.from_end(distance) * _MULTIPLIER
     mixed ^= mixed >> np.uint64(32)
-    mixed *= _MULTIPLIER
+    mixed *= _OTHER
     return mixed
 
 
@@ -158,18 +162,22 @@ def _bit(slots: Hashes) -> NDArray[np.uint8]:
     return np.left_shift(np.uint8(1), (slots & np.uint64(7)).astype(np.uint8))
 
 
-def shortest_name(keys: pa.BinaryArray) -> int | None:
+def names_with(keys: KeyBytes, byte: int) -> NDArray[np.bool_]:
+    """Which keys have a byte in their last segment."""
+    ends = keys.starts + keys.lengths
+    return _last_before(keys.data, byte, ends) >= np.maximum(_last_before(keys.data, _SLASH, ends), keys.starts)
+
+
+def shortest_name(array: pa.BinaryArray) -> int | None:
     """The length of the shortest last segment among keys without a deletion vector; None if there are none."""
-    _, offset_buffer, data_buffer = keys.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    starts, ends = offsets[:-1], offsets[1:]
-    names = ends - np.maximum(_last_before(data, ord("/"), ends), starts - 1) - 1
-    plain = names[_last_before(data, 0, ends) < starts]
+    keys = KeyBytes.of(array)
+    ends = keys.starts + keys.lengths
+    names = ends - np.maximum(_last_before(keys.data, _SLASH, ends), keys.starts - 1) - 1
+    plain = names[_last_before(keys.data, 0, ends) < keys.starts]
     return int(plain.min()) if len(plain) else None
 
 
-def _last_before(data: NDArray[np.uint8], byte: int, ends: NDArray[np.int32]) -> NDArray[np.int64]:
+def _last_before(data: NDArray[np.uint8], byte: int, ends: NDArray[np.int64]) -> NDArray[np.int64]:
     """The last place of a byte before each end; -1 if there is none."""
     places = np.concatenate([[-1], np.flatnonzero(data == byte)])
     return places[np.searchsorted(places, ends) - 1]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, shortest_name
+from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, names_with, shortest_name
 from delta_sidecar.log.paths import KeyMaker, has_percent
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _RECENT_LIMIT = 65_536
 # A dot and a slash differ in their last bit alone.
-_DOT, _BUT_LAST_BIT = np.uint64(ord(".")), np.uint64(0xFE)
+_DOT, _BUT_LAST_BIT = np.uint8(ord(".")), np.uint8(0xFE)
 
 
 class Mask:
@@ -78,7 +78,7 @@ class Mask:
 
     def hidden(self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker) -> NDArray[np.bool_] | None:
         """Which files of a sealed mask's base are hidden; None when none is."""
-        if self._by_name is None or vectors.null_count < len(vectors) or has_percent(paths):
+        if self._by_name is None or vectors.null_count < len(vectors):
             return self.seen(maker.keys(paths, vectors))
         rows = self._by_name.passing(paths)
         if not len(rows):
@@ -119,9 +119,9 @@ class Mask:
 class NameFilter:
     """Passes over most files by the bytes of their names, before anything is known of their spelling.
 
-    However a path without percent signs is spelled, its last segment stands in its key as it is; so a filter that
-    looks only there lets through every path whose key is in the set. Paths that end in a dot or a slash, whose
-    last segment the spelling drops, always pass.
+    However a path is spelled, its last segment stands in its key as it is, unless something is escaped in it; so a
+    filter that looks only there lets through every path whose key is in the set. Names with escapes always pass, and
+    so do paths that end in a dot or a slash, whose last segment the spelling drops.
     """
 
     names: QuickFilter
@@ -129,8 +129,10 @@ class NameFilter:
     def passing(self, paths: pa.StringArray) -> NDArray[np.int64]:
         """The rows that may be in the set."""
         keys = KeyBytes.of(paths.view(pa.binary()))
-        last = keys.from_end(8) >> np.uint64(56)
-        return np.flatnonzero(self.names.passing(keys) | (last & _BUT_LAST_BIT == _DOT))
+        passing = self.names.passing(keys) | (keys.last_bytes() & _BUT_LAST_BIT == _DOT)
+        if has_percent(paths):
+            passing |= names_with(keys, ord("%"))
+        return np.flatnonzero(passing)
 
 
 @dataclass(frozen=True)
