@@ -139,7 +139,10 @@ class LogParquet:
             yield from self._group(group, leaves, batch_size)
 
     def _group(self, group: int, leaves: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
-        batches = self._file.iter_batches(batch_size, row_groups=[group], columns=list(leaves), use_threads=False)
+        """A row group in batches of even size: a small last one costs as much as a large one."""
+        rows = self.metadata.row_group(group).num_rows
+        even = -(-rows // -(-rows // batch_size)) if rows else batch_size
+        batches = self._file.iter_batches(even, row_groups=[group], columns=list(leaves), use_threads=False)
         while True:
             batch = self.guarded(next, batches, None)
             if batch is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import chain, pairwise, repeat
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from delta_sidecar.log.actions import DeletionVector
 
@@ -67,9 +68,23 @@ def _partition_values(array: pa.MapArray, known: dict[Any, Any]) -> Iterable[Map
         return repeat(_NO_VALUES, len(array))
     if width is None:
         return [MappingProxyType(dict(entries or ())) for entries in array.to_pylist()]
-    columns = [values[i::width] for i in range(width)]
-    rows = zip(*columns, strict=True)
+    if width == 1:
+        return _by_runs(known, keys, values)
+    flat = values.to_pylist()
+    rows = zip(*(flat[i::width] for i in range(width)), strict=True)
     return [_shared(known, keys, row) for row in rows]
+
+
+def _by_runs(
+    known: dict[Any, Any], keys: tuple[str, ...], values: pa.StringArray
+) -> Iterable[Mapping[str, str | None]]:
+    """Neighbours mostly share their partition: one look-up for each run of equal values."""
+    runs = pc.run_end_encode(values)
+    ends = [0, *runs.run_ends.to_pylist()]
+    mappings = [_shared(known, keys, (value,)) for value in runs.values.to_pylist()]
+    return chain.from_iterable(
+        repeat(m, stop - start) for m, (start, stop) in zip(mappings, pairwise(ends), strict=True)
+    )
 
 
 def _shared(known: dict[Any, Any], keys: tuple[str, ...], row: tuple[str | None, ...]) -> Mapping[str, str | None]:
@@ -81,19 +96,18 @@ def _shared(known: dict[Any, Any], keys: tuple[str, ...], row: tuple[str | None,
     return found
 
 
-def _regular(array: pa.MapArray) -> tuple[int | None, tuple[str, ...], list[str | None]]:
+def _regular(array: pa.MapArray) -> tuple[int | None, tuple[str, ...], pa.StringArray]:
     """The number of entries of every row, if all have the same keys, with the keys and all values; None if not."""
     offsets = np.frombuffer(array.offsets.buffers()[1], np.int32)[array.offsets.offset :][: len(array) + 1]
     lengths = np.diff(offsets)
     if array.null_count or not len(lengths) or (lengths != lengths[0]).any():
-        return None, (), []
+        return None, (), array.items
     width = int(lengths[0])
     start, stop = int(offsets[0]), int(offsets[-1])
-    keys = array.keys[start:stop].to_pylist()
-    first = tuple(keys[:width])
-    if keys != list(first) * len(lengths):
-        return None, (), []
-    return width, first, array.items[start:stop].to_pylist()
+    keys = array.keys[start:stop]
+    first = tuple(keys[:width].to_pylist())
+    same = len(pc.run_end_encode(keys).values) == 1 if width == 1 else keys.to_pylist() == list(first) * len(lengths)
+    return (width if same or not width else None), first, array.items[start:stop]
 
 
 def _deletion_vectors(array: pa.StructArray, _: dict[Any, Any]) -> Iterable[DeletionVector | None]:
