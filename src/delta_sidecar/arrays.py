@@ -98,7 +98,7 @@ def nulls(count: int, data_type: pa.DataType) -> pa.Array:
     return _many_nulls(data_type).slice(0, count) if count <= _MANY else pa.nulls(count, data_type)
 
 
-_MANY = 20_480
+_MANY = 17_000
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,7 @@ class Settings:
     """Row groups of an index read ahead of the consumer."""
     strategy: str = "auto"
     """`auto`, `reverse` or `forward`."""
-    batch_size: int = 20_480
+    batch_size: int = 17_000
     """File rows in a batch, at most. Larger ones are not faster and cost memory in proportion."""
     row_batch_size: int = 65_536
     """Rows of data in a batch, at most."""
