@@ -1,4 +1,4 @@
-"""The picture in the README, drawn from saved results: `python -m benchmarks.picture results/*.json > picture.svg`.
+"""The picture in the README, drawn from saved results: `python -m benchmarks.picture benchmarks/published/*.json > docs/images/listing.svg`.
 
 Bars on a logarithmic scale, time on the left, memory on the right, ours beside deltalake.
 """
@@ -19,7 +19,7 @@ ROWS = (
     ("files by a stats predicate", "ours.stats_predicate", "deltalake.stats_predicate"),
 )
 COLOURS = {"ours": "#0b7285", "deltalake": "#c9a227"}
-WIDTH, LEFT, BAR, GAP = 860, 190, 13, 12
+WIDTH, LEFT, BAR, GAP = 890, 215, 13, 12
 SECONDS = (0.01, 1000.0)
 MEGABYTES = (10.0, 100_000.0)
 
