@@ -1,4 +1,6 @@
-"""The picture in the README, drawn from saved results: `python -m benchmarks.picture benchmarks/published/*.json > docs/images/listing.svg`.
+"""The picture in the README, drawn from saved results.
+
+    python -m benchmarks.picture benchmarks/published/*.json > docs/images/listing.svg
 
 Bars on a logarithmic scale, time on the left, memory on the right, ours beside deltalake.
 """
