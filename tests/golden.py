@@ -14,7 +14,7 @@ def golden_root() -> Path | None:
     """The directory of the golden tables, or None where there is none."""
     chosen = os.environ.get(VARIABLE)
     root = Path(chosen) if chosen else BESIDE
-    return root if root.is_dir() else None
+    return root.resolve() if root.is_dir() else None
 
 
 def golden_names() -> list[str]:

@@ -26,7 +26,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_command(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COMMAND, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE)
+    """The command as a terminal starts it: a suite run in the background would hand down that interrupts are ignored."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 @pytest.mark.parametrize("arguments", [["--json"], ["--json", "--stats"], []], ids=["json", "stats", "table"])
