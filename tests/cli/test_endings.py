@@ -26,7 +26,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_command(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """The command as a terminal starts it: a suite run in the background would hand down that interrupts are ignored."""
+    """The command as a terminal starts it: a suite in the background would hand down that interrupts are ignored."""
     return subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=stdout,
