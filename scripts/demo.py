@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from delta_sidecar import DeltaTable  # noqa: E402
-from delta_sidecar.scan.bucket import bucket_expression  # noqa: E402
+from delta_sidecar.values.bucket import bucket_expression  # noqa: E402
 from tests.integration.servers import delta_jars, spark_session  # noqa: E402
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 from delta_sidecar.errors import CorruptDataError, OptionError, UnsupportedTypeError
 from delta_sidecar.log.schema import UnknownType, arrow_type
 from delta_sidecar.scan.bounds import FileBounds
-from delta_sidecar.scan.partition_values import partition_array, partition_column, partition_texts
+from delta_sidecar.values.partition_values import partition_array, partition_column, partition_texts
 from tests.scan.bounds_tables import column, decimal, partition_batch
 
 Maps = list[Mapping[str, str | None] | None]
@@ -26,14 +26,14 @@ def maps(*rows: Mapping[str, str | None] | None) -> pa.MapArray:
 
 
 def value(kind: Any, text: str, zone: str = "UTC") -> Any:
-    array = partition_array(maps({"x": text}), column(kind, partition=True), zone)
+    array = partition_array(maps({"x": text}), column(kind, partition=True).fields[0], zone)
     assert array.type == arrow_type(column(kind).type)
     return array[0].as_py()
 
 
 def test_missing_null_and_empty_are_null() -> None:
     rows = maps({}, {"x": None}, {"x": ""}, None, {"y": "1"}, {"y": "2", "x": "3"})
-    found = partition_column(rows, column("long", partition=True))
+    found = partition_column(rows, column("long", partition=True).fields[0])
     assert found.values.to_pylist() == [None, None, None, None, None, 3]
     assert found.known.to_pylist() == [True] * 6
 
@@ -50,7 +50,7 @@ def test_sliced_maps() -> None:
 
 def test_values_are_keyed_by_physical_name() -> None:
     mapped = column("long", partition=True, physical="col-1")
-    assert partition_array(maps({"x": "1", "col-1": "2"}), mapped).to_pylist() == [2]
+    assert partition_array(maps({"x": "1", "col-1": "2"}), mapped.fields[0]).to_pylist() == [2]
 
 
 UTC = UTC
@@ -93,11 +93,11 @@ def test_nan() -> None:
 def test_unreadable(kind: Any, text: str) -> None:
     of = column(kind, partition=True)
     rows = maps({"x": text}, {"x": None})
-    found = partition_column(rows, of)
+    found = partition_column(rows, of.fields[0])
     assert (found.values.to_pylist(), found.known.to_pylist()) == ([None, None], [False, True])
-    assert partition_array(rows, of, strict=False).to_pylist() == [None, None]
+    assert partition_array(rows, of.fields[0], strict=False).to_pylist() == [None, None]
     with pytest.raises(CorruptDataError, match="partition column 'x'") as error:
-        partition_array(rows, of)
+        partition_array(rows, of.fields[0])
     assert repr(text) in str(error.value)
 
 
@@ -116,15 +116,15 @@ def test_an_unknown_zone_is_named() -> None:
 def test_years_outside_python() -> None:
     of = column("timestamp", partition=True)
     rows = maps({"x": "+12026-01-01 00:00:00"})
-    assert partition_column(rows, of).values.view(pa.int64()).to_pylist() == [
+    assert partition_column(rows, of.fields[0]).values.view(pa.int64()).to_pylist() == [
         int(np.datetime64("12026-01-01", "us").astype(np.int64))
     ]
-    assert partition_column(rows, of, "Europe/Berlin").known.to_pylist() == [False]
+    assert partition_column(rows, of.fields[0], "Europe/Berlin").known.to_pylist() == [False]
 
 
 def test_an_unknown_type_cannot_be_read_as_rows() -> None:
     with pytest.raises(UnsupportedTypeError):
-        partition_array(maps({"x": "1"}), column(UnknownType("geometry"), partition=True))
+        partition_array(maps({"x": "1"}), column(UnknownType("geometry"), partition=True).fields[0])
 
 
 def test_bounds_are_the_value_itself_never_widened() -> None:

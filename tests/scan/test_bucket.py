@@ -11,16 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.log.schema import StructType
-from delta_sidecar.scan.bucket import (
-    GRANULARITIES,
-    Granularity,
-    bucket_expression,
-    bucket_of,
-    bucket_ranges,
-    with_bucket_ranges,
-)
+from delta_sidecar.scan.bucket import bucket_ranges, with_bucket_ranges
 from delta_sidecar.scan.expression import And, Expression
 from delta_sidecar.scan.predicate import bind_predicate
+from delta_sidecar.values.bucket import GRANULARITIES, Granularity, bucket_expression, bucket_of
 from tests.scan.predicate_tables import Row, evaluate, field, struct
 
 GENERATED = "delta.generationExpression"

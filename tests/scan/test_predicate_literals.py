@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from delta_sidecar.errors import OptionError
 from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
-from delta_sidecar.scan.calendar import date_of, days_of
 from delta_sidecar.scan.expression import Compare
 from delta_sidecar.scan.literals import Day, Instant, parse_instant
 from delta_sidecar.scan.predicate import bind_predicate
 from delta_sidecar.scan.rows import matching
+from delta_sidecar.values.calendar import date_of, days_of
 from tests.scan.predicate_tables import field, struct
 
 OPERATORS = ["=", "!=", "<", "<=", ">", ">="]

@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType, arrow_type
-from delta_sidecar.scan.comparison import literals
 from delta_sidecar.scan.expression import And, Column, Compare, Expression, In, IsNull, Like, Not, Or
 from delta_sidecar.scan.prune import may_match
 from delta_sidecar.scan.row_groups import RowGroupBounds
+from delta_sidecar.values.comparison import literals
 from tests.scan.bounds_tables import column, kept, partition_batch, stats_batch
 
 EPOCH = datetime(1970, 1, 1)

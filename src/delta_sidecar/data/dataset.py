@@ -13,8 +13,8 @@ from delta_sidecar.data.filesystem import StoreHandler
 from delta_sidecar.errors import UnsupportedTableError
 from delta_sidecar.log.schema import StructType, arrow_type
 from delta_sidecar.scan.expression import Column
-from delta_sidecar.scan.partition_values import partition_array
 from delta_sidecar.storage import Store, parse_location, resolve_log_path
+from delta_sidecar.values.partition_values import partition_array
 
 
 class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
@@ -88,7 +88,7 @@ def _partition_expressions(
     """What is known of every row of each file."""
     if not columns:
         return [None] * batch.num_rows
-    typed = [partition_array(batch.column("partition_values"), c, timezone, strict=True) for c in columns]
+    typed = [partition_array(batch.column("partition_values"), c.fields[0], timezone, strict=True) for c in columns]
     return [
         _conjunction([_equals(c, values[row]) for c, values in zip(columns, typed, strict=True)])
         for row in range(batch.num_rows)

@@ -13,7 +13,7 @@ from delta_sidecar.data.deletion_vectors import Descriptor
 from delta_sidecar.errors import CorruptDataError
 from delta_sidecar.log.schema import StructField
 from delta_sidecar.scan.expression import Column
-from delta_sidecar.scan.partition_values import PartitionColumn, partition_column
+from delta_sidecar.values.partition_values import PartitionColumn, partition_column
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class DataFileList:
 
     def _partition_values(self, batch: pa.RecordBatch) -> Iterator[dict[str, pa.Scalar | None]]:
         maps = batch.column("partition_values")
-        columns = {str(c): partition_column(maps, c, self._timezone) for c in self._partition}
+        columns = {str(c): partition_column(maps, c.fields[0], self._timezone) for c in self._partition}
         for row in range(batch.num_rows):
             yield {name: _value(column, row) for name, column in columns.items()}
 

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.log.schema import DataType
-from delta_sidecar.scan.comparison import comparable, comparison_type, has_bounds, integers, is_float, valid
 from delta_sidecar.scan.expression import Column
-from delta_sidecar.scan.partition_values import PartitionColumn, partition_column
-from delta_sidecar.scan.stats_json import LeafDecoder, Path, to_bounds, wire_type
-from delta_sidecar.scan.widening import Side, converted, widened, without_nan
+from delta_sidecar.values.comparison import comparable, comparison_type, has_bounds, integers, is_float, valid
+from delta_sidecar.values.partition_values import PartitionColumn, partition_column
+from delta_sidecar.values.stats_json import LeafDecoder, Path, to_bounds, wire_type
+from delta_sidecar.values.widening import Side, converted, widened, without_nan
 
 NUM_RECORDS: Final[Path] = ("numRecords",)
 _KEYS: Final = {Side.MINIMUM: "minValues", Side.MAXIMUM: "maxValues"}
@@ -101,7 +101,7 @@ class FileBounds:
 
     def _partition(self, column: Column) -> Bounds | None:
         maps = self._column("partition_values")
-        return None if maps is None else _exact(partition_column(maps, column, self._timezone))
+        return None if maps is None else _exact(partition_column(maps, column.fields[0], self._timezone))
 
     def _data(self, column: Column) -> Bounds:
         path = column.physical_path

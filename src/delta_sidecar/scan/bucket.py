@@ -16,15 +16,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from delta_sidecar.log.schema import DataType, PrimitiveType, StructType
-from delta_sidecar.scan.calendar import MICROS_PER_DAY, MICROS_PER_HOUR, MICROS_PER_SECOND, date_of, days_of
 from delta_sidecar.scan.expression import And, Column, Compare, Expression, In, IsNull, Or, columns_of
-
-Granularity: TypeAlias = Literal["month", "day", "hour", "minute", "second"]
-GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
-GENERATION_EXPRESSION = "delta.generationExpression"
+from delta_sidecar.values.bucket import (
+    GENERATION_EXPRESSION,
+    GRANULARITIES,
+    Granularity,
+    bucket_expression,
+    bucket_of_second,
+    second_near_1970,
+)
+from delta_sidecar.values.calendar import MICROS_PER_DAY, MICROS_PER_HOUR, MICROS_PER_SECOND, date_of, days_of
 
 _MOST_VALUES = 1000
 """Of a longer IN list only the range is used."""
@@ -35,45 +39,6 @@ _SKIPPED_DAYS = frozenset(
 )
 """Days that places beside the date line left out of their calendar (in some edition of the time zone database).
 Spark formats a date by way of its local midnight: sessions in those zones write the next day's bucket."""
-
-
-def bucket_expression(column: str, granularity: Granularity) -> str:
-    """The SQL expression of our generated bucket column. `column` is SQL text: quote it if it needs it."""
-    day = f"date_add(DATE'1970-01-01', CAST(floor(unix_timestamp({column})/86400) AS INT))"
-    if granularity == "month":
-        return f"date_format({day},'yyyyMM')"
-    units = [f"date_format({day},'yyyyMMdd')"]
-    for unit, seconds, many in (("hour", 3600, 24), ("minute", 60, 60), ("second", 1, 60)):
-        if GRANULARITIES.index(granularity) >= GRANULARITIES.index(unit):
-            units.append(_two_digits(column, seconds, many))
-    return units[0] if len(units) == 1 else f"concat({', '.join(units)})"
-
-
-def _two_digits(column: str, seconds: int, many: int) -> str:
-    count = f"CAST(floor(unix_timestamp({column})/{seconds}) AS BIGINT)"
-    return f"lpad(CAST(pmod({count},{many}) AS STRING),2,'0')"
-
-
-def bucket_of(micros: int, granularity: Granularity) -> str | None:
-    """The bucket of an instant (microseconds since 1970, UTC): what `bucket_expression` gives for it in Spark.
-
-    Before 1970 Spark's `unix_timestamp` cuts fractions of a second off towards 1970. None outside the years 0 to
-    9999, where buckets are not in the order of time.
-    """
-    return _bucket_of_second(_second_near_1970(micros), granularity)
-
-
-def _second_near_1970(micros: int) -> int:
-    return micros // MICROS_PER_SECOND if micros >= 0 else -(-micros // MICROS_PER_SECOND)
-
-
-def _bucket_of_second(seconds: int, granularity: Granularity) -> str | None:
-    days, rest = divmod(seconds, 86_400)
-    year, month, day = date_of(days)
-    if not 0 <= year <= 9999:
-        return None
-    digits = f"{year:04}{month:02}{day:02}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}"
-    return digits[: 6 + 2 * GRANULARITIES.index(granularity)]
 
 
 def bucket_ranges(
@@ -188,11 +153,11 @@ def _text_bucket(time: Column, column: Column, granularity: Granularity) -> _Buc
     """Bounds that hold whether a writer cuts seconds before 1970 down or towards 1970: versions of Spark differ."""
 
     def at_least(micros: int) -> Expression | None:
-        text = _bucket_of_second(micros // MICROS_PER_SECOND, granularity)
+        text = bucket_of_second(micros // MICROS_PER_SECOND, granularity)
         return None if text is None else Or((Compare(column, ">=", text), Compare(column, "<", "0")))
 
     def at_most(micros: int) -> Expression | None:
-        text = _bucket_of_second(_latest_second(micros), granularity)
+        text = bucket_of_second(_latest_second(micros), granularity)
         return None if text is None else Compare(column, "<=", text)
 
     return _Bucket(time, (column,), at_least, at_most)
@@ -200,7 +165,7 @@ def _text_bucket(time: Column, column: Column, granularity: Granularity) -> _Buc
 
 def _latest_second(micros: int) -> int:
     """The last second whose bucket a row of that instant or earlier may be in."""
-    second = _second_near_1970(micros)
+    second = second_near_1970(micros)
     day = second // 86_400
     late = next((d for d in (day + 1, day) if d - 1 in _SKIPPED_DAYS), None)
     return second if late is None else (late + 1) * 86_400 - 1

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from delta_sidecar.errors import PredicateError
-from delta_sidecar.scan.calendar import MICROS_PER_DAY
 from delta_sidecar.scan.literals import (
     Boolean,
     Bytes,
@@ -22,6 +21,7 @@ from delta_sidecar.scan.literals import (
     parse_instant,
     parse_number,
 )
+from delta_sidecar.values.calendar import MICROS_PER_DAY
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _TIMESTAMPS = {"TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ", "DATETIME"}

@@ -31,7 +31,6 @@ from zoneinfo import ZoneInfo
 
 from delta_sidecar.errors import OptionError, PredicateError
 from delta_sidecar.log.schema import DecimalType, PrimitiveType
-from delta_sidecar.scan.calendar import MICROS_PER_DAY
 from delta_sidecar.scan.expression import Column, Value
 from delta_sidecar.scan.literals import (
     Boolean,
@@ -46,6 +45,7 @@ from delta_sidecar.scan.literals import (
     parse_instant,
     parse_number,
 )
+from delta_sidecar.values.calendar import MICROS_PER_DAY
 
 _T = TypeVar("_T")
 

@@ -13,7 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
 
 from delta_sidecar.errors import PredicateError
-from delta_sidecar.scan.calendar import MICROS_PER_DAY, MICROS_PER_SECOND, days_of, month_length
+from delta_sidecar.values.calendar import MICROS_PER_DAY, MICROS_PER_SECOND, days_of, month_length
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from delta_sidecar import arrays
 from delta_sidecar.log.schema import PrimitiveType
 from delta_sidecar.scan.bounds import Bounds, BoundsSource, is_prunable
-from delta_sidecar.scan.comparison import literals, unscaled_integers
 from delta_sidecar.scan.expression import (
     And,
     Column,
@@ -37,6 +36,7 @@ from delta_sidecar.scan.expression import (
     columns_of,
 )
 from delta_sidecar.scan.like import LikePrefix, like_prefix
+from delta_sidecar.values.comparison import literals, unscaled_integers
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 

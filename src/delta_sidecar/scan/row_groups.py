@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
 from delta_sidecar.scan.bounds import Bounds, is_prunable
-from delta_sidecar.scan.comparison import comparison_type, decimals, has_bounds, is_float
 from delta_sidecar.scan.expression import Column
-from delta_sidecar.scan.widening import Side, converted, without_nan
+from delta_sidecar.values.comparison import comparison_type, decimals, has_bounds, is_float
+from delta_sidecar.values.widening import Side, converted, without_nan
 
 _FIELD_ID: Final = b"PARQUET:field_id"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from delta_sidecar import DeltaTable, VersionNotFoundError
-from delta_sidecar.scan.bucket import GRANULARITIES, bucket_expression, bucket_of
+from delta_sidecar.values.bucket import GRANULARITIES, bucket_expression, bucket_of
 from tests.integration.same import sorted_rows
 from tests.integration.spark.oracle import SparkTable, with_setting
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType, StructField
-from delta_sidecar.scan.comparison import (
+from delta_sidecar.values.comparison import (
     INTEGERS,
     TIMESTAMPS,
     comparison_type,
@@ -24,7 +24,7 @@ from delta_sidecar.scan.comparison import (
     unscaled_integers,
     valid,
 )
-from delta_sidecar.scan.temporal import MICROS_PER_DAY
+from delta_sidecar.values.temporal import MICROS_PER_DAY
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]

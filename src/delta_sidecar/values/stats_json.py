@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
-from delta_sidecar.scan import temporal
-from delta_sidecar.scan.comparison import FLOATS, INTEGERS, comparison_type, decimals, float64s, integers
-from delta_sidecar.scan.widening import Side, rounded_decimal
+from delta_sidecar.values import temporal
+from delta_sidecar.values.comparison import FLOATS, INTEGERS, comparison_type, decimals, float64s, integers
+from delta_sidecar.values.widening import Side, rounded_decimal
 
 Path: TypeAlias = tuple[str, ...]
 """Keys from the top of the stats object down to a leaf, e.g. `("minValues", "a", "b")`."""

@@ -20,11 +20,10 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptDataError, OptionError
-from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType, arrow_type
-from delta_sidecar.scan import temporal
-from delta_sidecar.scan.comparison import INTEGERS, decimals
-from delta_sidecar.scan.expression import Column
-from delta_sidecar.scan.widening import Side, rounded_decimal
+from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType, StructField, arrow_type
+from delta_sidecar.values import temporal
+from delta_sidecar.values.comparison import INTEGERS, decimals
+from delta_sidecar.values.widening import Side, rounded_decimal
 
 _INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity|NaN", re.ASCII)
@@ -44,23 +43,25 @@ class PartitionColumn:
 
 
 def partition_array(
-    partition_values: pa.MapArray, column: Column, partition_timezone: str = "UTC", strict: bool = True
+    partition_values: pa.MapArray, field: StructField, partition_timezone: str = "UTC", strict: bool = True
 ) -> pa.Array:
     """The values of a partition column in its Arrow type; an unreadable one is an error if `strict`, else null."""
-    texts = partition_texts(partition_values, column.physical_path[0])
-    found = _typed(texts, column, partition_timezone)
+    texts = partition_texts(partition_values, field.physical_name)
+    found = _typed(texts, field, partition_timezone)
     if strict and pc.any(pc.invert(found.known)).as_py():
         text = texts.filter(pc.invert(found.known))[0].as_py()
         raise CorruptDataError(
-            f"the value {text!r} of partition column {str(column)!r} is not a {column.type}; leave the column out of "
+            f"the value {text!r} of partition column {field.name!r} is not a {field.type}; leave the column out of "
             "`columns` or mend the file's entry in the log"
         )
     return found.values
 
 
-def partition_column(partition_values: pa.MapArray, column: Column, partition_timezone: str = "UTC") -> PartitionColumn:
+def partition_column(
+    partition_values: pa.MapArray, field: StructField, partition_timezone: str = "UTC"
+) -> PartitionColumn:
     """The values of a partition column and whether each could be read."""
-    return _typed(partition_texts(partition_values, column.physical_path[0]), column, partition_timezone)
+    return _typed(partition_texts(partition_values, field.physical_name), field, partition_timezone)
 
 
 def partition_texts(partition_values: pa.MapArray, physical_name: str) -> pa.StringArray:
@@ -91,10 +92,10 @@ def _non_empty(texts: pa.StringArray) -> pa.StringArray:
     return pc.if_else(empty, arrays.strings([None])[0], texts) if pc.any(empty).as_py() else texts
 
 
-def _typed(texts: pa.StringArray, column: Column, partition_timezone: str) -> PartitionColumn:
+def _typed(texts: pa.StringArray, field: StructField, partition_timezone: str) -> PartitionColumn:
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
-    values, known = _parsed(distinct, column.type, zone_of(partition_timezone))
+    values, known = _parsed(distinct, field.type, zone_of(partition_timezone))
     readable = pc.take(arrays.booleans(known), encoded.indices)
     return PartitionColumn(values.take(encoded.indices), pc.or_kleene(readable, readable.is_null()))
 
