@@ -302,3 +302,20 @@ def test_timestamps_cut_to_milliseconds() -> None:
     assert one(Compare(of, ">", at + 999), text, of)
     assert not one(Compare(of, ">", at + 1000), text, of)
     assert not one(Compare(of, "<", at), text, of)
+
+
+@pytest.mark.parametrize("pattern", ["%", "%%", "\U0010ffff%", "a%"])
+@pytest.mark.parametrize("text", [None, "{}", stats(nulls=0, records=1)])
+def test_a_pattern_keeps_files_whose_bounds_are_unknown(pattern: str, text: str | None) -> None:
+    assert one(Like(S, pattern), text, S)
+    assert one(Not(Like(S, pattern)), text, S)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [("timestamp", 1_770_761_100_500_000, "'2026-02-10T22:05:00.5Z'"), ("timestamp_ntz", 0, "'1970-01-01T00:00:00'"),
+     ("date", -1, "'1969-12-31'"), ("long", 7, "7"), ("string", "a", "'a'")],
+)  # fmt: skip
+def test_literals_are_shown_as_people_write_them(kind: str, value: Any, text: str) -> None:
+    assert str(Compare(column(kind), ">=", value)) == f"x >= {text}"
+    assert str(In(column(kind), (value, value))) == f"x IN ({text}, {text})"

@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from delta_sidecar.log.schema import DataType, StructField
+from delta_sidecar.log.schema import DataType, PrimitiveType, StructField
+from delta_sidecar.values.calendar import MICROS_PER_DAY, MICROS_PER_SECOND, date_of
 
 Value: TypeAlias = int | float | Decimal | str | bytes | bool
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -73,7 +74,7 @@ class Compare:
     value: Value
 
     def __str__(self) -> str:
-        return f"{self.column} {self.op} {self.value!r}"
+        return f"{self.column} {self.op} {_literal(self.value, self.column.type)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class In:
     values: tuple[Value, ...]
 
     def __str__(self) -> str:
-        return f"{self.column} IN ({', '.join(map(repr, self.values))})"
+        return f"{self.column} IN ({', '.join(_literal(value, self.column.type) for value in self.values)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +162,25 @@ def columns_of(expression: Expression) -> Iterator[Column]:
             return
         case Compare(column) | In(column) | IsNull(column) | Like(column):
             yield column
+
+
+def _literal(value: Value, data_type: DataType) -> str:
+    """A literal as people write it: times as dates and clocks, all else as Python does."""
+    match data_type:
+        case PrimitiveType("date") if isinstance(value, int):
+            return f"'{_date(value)}'"
+        case PrimitiveType("timestamp" | "timestamp_ntz" as name) if isinstance(value, int):
+            return f"'{_clock(value)}{'Z' if name == 'timestamp' else ''}'"
+    return repr(value)
+
+
+def _date(days: int) -> str:
+    year, month, day = date_of(days)
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def _clock(micros: int) -> str:
+    days, rest = divmod(micros, MICROS_PER_DAY)
+    seconds, fraction = divmod(rest, MICROS_PER_SECOND)
+    text = f"{_date(days)}T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{fraction:06}".rstrip("0") if fraction else text

@@ -212,7 +212,7 @@ def _not_before(values: pa.Array, prefix: LikePrefix) -> pa.BooleanArray:
 
 
 def _not_after(values: pa.Array, prefix: LikePrefix) -> pa.BooleanArray:
-    """Below the first string after all that begin with the prefix."""
+    """Below the first string after all that begin with the prefix; where there is none, known values are."""
     if prefix.stop is None:
-        return pc.is_valid(values)
+        return pc.equal(values, values)
     return pc.less(values, arrays.binaries([prefix.stop])[0])
