@@ -10,6 +10,7 @@ DeltaSidecarError
 ├── UnsupportedTableError       use another reader, or a newer one of ours
 │   ├── UnsupportedFeatureError a reader feature or protocol version
 │   └── UnsupportedTypeError    a type or encoding that cannot be read as rows
+├── CorruptIndexError           build the index again; readers go on without it
 ├── CorruptTableError           mend the table
 │   ├── LogGapError             commits are missing between base and head
 │   ├── CorruptLogError         a commit, checkpoint or the state they give is broken
@@ -17,6 +18,7 @@ DeltaSidecarError
 └── StorageError                mend the connection, the credentials, or wait
     ├── ObjectNotFoundError     the object is not there
     ├── ObjectExistsError       put-if-absent met an object
+    ├── ObjectChangedError      compare-and-swap met another object than expected
     ├── AccessDeniedError       credentials missing, wrong or not allowed
     └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
 
@@ -66,6 +68,10 @@ class UnsupportedTypeError(UnsupportedTableError):
     """A type or encoding that cannot be read as rows."""
 
 
+class CorruptIndexError(DeltaSidecarError):
+    """The index is broken, incomplete, or of another table. Never in the way of an answer."""
+
+
 class CorruptTableError(DeltaSidecarError):
     """The table itself is broken."""
 
@@ -92,6 +98,10 @@ class ObjectNotFoundError(StorageError):
 
 class ObjectExistsError(StorageError):
     """Put-if-absent met an object."""
+
+
+class ObjectChangedError(StorageError):
+    """Compare-and-swap met another object than the one to be replaced."""
 
 
 class AccessDeniedError(StorageError):

@@ -95,7 +95,7 @@ class KeyMaker:
         return _append_ids(plain, vectors)
 
     def _canonical_array(self, paths: pa.StringArray) -> pa.BinaryArray:
-        if _all_plain(paths):
+        if all_plain(paths):
             return paths.view(pa.binary())
         return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
 
@@ -115,7 +115,7 @@ def _text_of(paths: pa.StringArray) -> bytes:
     return b"" if start == stop else data_buffer.slice(start, stop - start).to_pybytes()
 
 
-def _all_plain(paths: pa.StringArray) -> bool:
+def all_plain(paths: pa.StringArray) -> bool:
     """Does no path need another spelling? Looked for in the bytes of all paths at once, not row by row."""
     if not len(paths):
         return True

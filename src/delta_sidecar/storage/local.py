@@ -13,7 +13,14 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
 
-from delta_sidecar.errors import AccessDeniedError, InputError, ObjectExistsError, ObjectNotFoundError, StorageError
+from delta_sidecar.errors import (
+    AccessDeniedError,
+    InputError,
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
 from delta_sidecar.storage.uri import Location
 
@@ -83,6 +90,31 @@ class LocalStore:
                     os.unlink(draft)
         return self.head(path)
 
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        """Moved into its place in one step; who compares first holds a lock on the directory."""
+        full = self._full(path)
+        draft = f"{os.path.dirname(full)}/.{uuid.uuid4().hex}.tmp"
+        with self._errors(path):
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            try:
+                _write(draft, data)
+                with _locked(os.path.dirname(full)):
+                    if expected is not None:
+                        self._check_same(path, expected)
+                    os.replace(draft, full)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(draft)
+        return self.head(path)
+
+    def _check_same(self, path: str, expected: str) -> None:
+        try:
+            same = self.head(path).etag == expected
+        except ObjectNotFoundError:
+            same = False
+        if not same:
+            raise ObjectChangedError(f"{self._full(path)} is not the file that was to be replaced")
+
     def delete(self, path: str) -> None:
         with self._errors(path), suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self._full(path))
@@ -148,6 +180,19 @@ def _read_exactly(descriptor: int, start: int, length: int, path: str) -> bytes:
     if missing:
         raise StorageError(f"{path} ends before byte {start + length}; it changed or was cut short")
     return b"".join(parts)
+
+
+@contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """One holder at a time, among processes of this machine."""
+    import fcntl
+
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write(path: str, data: Buffer) -> None:

@@ -84,6 +84,10 @@ class MeteredStore:
         self.charge(1, 0)
         return self._inner.put_if_absent(path, data)
 
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        self.charge(1, 0)
+        return self._inner.replace(path, data, expected)
+
     def delete(self, path: str) -> None:
         self.charge(1, 0)
         self._inner.delete(path)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import obstore
+import obstore.exceptions
 
-from delta_sidecar.errors import InputError, ObjectNotFoundError, StorageError
+from delta_sidecar.errors import InputError, ObjectChangedError, ObjectNotFoundError, StorageError
 from delta_sidecar.storage.failures import beyond_end, broken_body, translated
 from delta_sidecar.storage.parallel import fetch_ranges
 from delta_sidecar.storage.ranges import DEFAULT_GAP
@@ -100,6 +101,29 @@ class ObstoreStore:
         with translated(self._location, path):
             obstore.put(self._inner, self._key(path), bytes(data), mode="create", use_multipart=False)
         return self.head(path)
+
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        mode: Any = "overwrite" if expected is None else {"e_tag": self._same(path, expected)}
+        with translated(self._location, path):
+            try:
+                obstore.put(self._inner, self._key(path), bytes(data), mode=mode, use_multipart=False)
+            except obstore.exceptions.PreconditionError:
+                raise self._changed(path) from None
+        return self.head(path)
+
+    def _same(self, path: str, expected: str) -> str:
+        """The etag as the store spells it, if it is still the expected one."""
+        try:
+            with translated(self._location, path):
+                found = obstore.head(self._inner, self._key(path))["e_tag"]
+        except ObjectNotFoundError:
+            found = None
+        if found is None or _bare(found) != expected:
+            raise self._changed(path)
+        return found
+
+    def _changed(self, path: str) -> ObjectChangedError:
+        return ObjectChangedError(f"{self._place(path)} is not the object that was to be replaced")
 
     def delete(self, path: str) -> None:
         try:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from delta_sidecar.errors import ObjectExistsError, StoreUnavailableError
+from delta_sidecar.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
 from delta_sidecar.storage.options import StoreSettings
 from delta_sidecar.storage.parallel import fetch_ranges
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
@@ -116,6 +116,25 @@ class RetryingStore:
                 if attempts.failures and bytes(self.get(path)) == bytes(data):
                     return self.head(path)
                 raise
+
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        """An attempt whose answer was lost may have succeeded: then the object holds our bytes."""
+        attempts = self._attempts()
+        while True:
+            try:
+                return self._inner.replace(path, data, expected)
+            except StoreUnavailableError as error:
+                attempts.failed(error)
+            except ObjectChangedError:
+                if attempts.failures and self._holds(path, data):
+                    return self.head(path)
+                raise
+
+    def _holds(self, path: str, data: Buffer) -> bool:
+        try:
+            return bytes(self.get(path)) == bytes(data)
+        except ObjectNotFoundError:
+            return False
 
     def delete(self, path: str) -> None:
         self._retried(lambda: self._inner.delete(path))

@@ -79,6 +79,11 @@ class Store(Protocol):
         """Create the object; `ObjectExistsError` if there is one."""
         ...
 
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        """Replace the object whose etag is `expected`, `ObjectChangedError` if it is another or none;
+        with None, create or overwrite whatever is there."""
+        ...
+
     def delete(self, path: str) -> None:
         """Delete the object; an absent one is not an error."""
         ...

@@ -151,6 +151,11 @@ class CountingStore(_Around):
             running.bytes = len(data)
             return self._inner.put_if_absent(path, data)
 
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        with self._recorded("put", path) as running:
+            running.bytes = len(data)
+            return self._inner.replace(path, data, expected)
+
     def delete(self, path: str) -> None:
         with self._recorded("delete", path):
             self._inner.delete(path)
@@ -206,6 +211,10 @@ class SlowStore(_Around):
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
         time.sleep(self._latency)
         return self._inner.put_if_absent(path, data)
+
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        time.sleep(self._latency)
+        return self._inner.replace(path, data, expected)
 
     def delete(self, path: str) -> None:
         time.sleep(self._latency)
@@ -284,6 +293,13 @@ class FaultyStore(_Around):
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
         fault = self._before("put", path, midway=True)
         meta = self._inner.put_if_absent(path, data)
+        if fault is not None:
+            raise _broke_off(path, 0)
+        return meta
+
+    def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
+        fault = self._before("put", path, midway=True)
+        meta = self._inner.replace(path, data, expected)
         if fault is not None:
             raise _broke_off(path, 0)
         return meta

@@ -1,0 +1,339 @@
+"""A part of an index: two Parquet files with the same rows in the same order, written whole and checksummed.
+
+The core has all that a listing needs and the time column's bounds; the stats have all other bounds. Parts of small
+tables are one file with both. Columns that are null in every row are left out, but for those a listing always has.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from delta_sidecar import arrays
+from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
+from delta_sidecar.index.layout import Layout, Path
+from delta_sidecar.index.manifest import FileEntry, KeyValue, PartEntry
+from delta_sidecar.index.rows import PARTITION, joined, sort_key, whole
+from delta_sidecar.index.typing import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, path_of
+from delta_sidecar.log.files import FILE_SCHEMA
+from delta_sidecar.log.paths import all_plain
+from delta_sidecar.storage.store import Buffer, Store
+from delta_sidecar.values.comparison import comparable, unscaled_integers
+
+ROW_GROUP_ROWS: Final = 10_000
+PART_ROWS: Final = 100_000
+"""Rows of a part, at most."""
+PART_GOAL: Final = 80_000
+"""Rows a builder aims at."""
+MANIFEST_KEY: Final = b"delta_sidecar.manifest"
+
+_TAIL: Final = 8
+"""Bytes after the footer: its length and the magic."""
+_ALWAYS: Final = ("path", "size", "modification_time", "partition_values")
+_CORE_NAMES: Final = (
+    *_ALWAYS,
+    PARTITION,
+    NUM_RECORDS,
+    TIGHT_BOUNDS,
+    "dv",
+    "time_min",
+    "time_max",
+    "tags",
+    "base_row_id",
+    "default_row_commit_version",
+    "clustering_provider",
+)
+_STATS_NAMES: Final = (*KINDS, STATS_JSON)
+_RENAMED: Final = {"deletion_vector": "dv"}
+
+
+def write_part(
+    store: Store,
+    directory: str,
+    part: str,
+    rows: pa.Table,
+    layout: Layout,
+    single: bool = False,
+    metadata: Mapping[bytes, bytes] | None = None,
+) -> PartEntry:
+    """Write sorted rows as a part by put-if-absent; `single` puts core and stats into one file."""
+    columns = _file_columns(rows, layout)
+    core: dict[str, pa.Array] = {name: columns[name] for name in _CORE_NAMES if name in columns}
+    stats: dict[str, pa.Array] = {name: columns[name] for name in _STATS_NAMES if name in columns}
+    entry = _described(part, rows, layout)
+    if single:
+        data = _encoded(core | stats, layout, ROW_GROUP_ROWS, metadata)
+        store.put_if_absent(f"{directory}/{part}.parquet", data)
+        return msgspec.structs.replace(entry, core=_file_entry(data))
+    if not stats:
+        stats = {STATS_JSON: arrays.nulls(rows.num_rows, pa.string())}
+    core_data = _encoded(core, layout, ROW_GROUP_ROWS, metadata)
+    stats_data = _encoded(stats, layout, rows.num_rows, metadata)
+    entry = msgspec.structs.replace(entry, core=_file_entry(core_data), stats=_file_entry(stats_data))
+    store.put_if_absent(f"{directory}/{entry.stats_name}", stats_data)
+    store.put_if_absent(f"{directory}/{entry.core_name}", core_data)
+    return entry
+
+
+def read_part(store: Store, directory: str, entry: PartEntry, layout: Layout) -> pa.Table:
+    """All rows of a part, checked against their checksums, in the flat form of `index.rows`."""
+    files = [(entry.core_name, entry.core)]
+    if entry.stats is not None:
+        files.append((entry.stats_name, entry.stats))
+    tables = [_flat(_decoded(read_checked(store, f"{directory}/{n}", f), n), layout) for n, f in files]
+    if any(table.num_rows != entry.rows for table in tables):
+        raise CorruptIndexError(f"{directory}/{entry.id} does not hold the {entry.rows} rows its manifest says")
+    columns = {name: table.column(name) for table in tables for name in table.column_names}
+    return pa.table(columns)
+
+
+def read_keys(store: Store, directory: str, entry: PartEntry) -> pa.RecordBatch:
+    """`path` and `deletion_vector` of a part's rows: what replay needs."""
+    data = read_checked(store, f"{directory}/{entry.core_name}", entry.core)
+    names = ["path"] if not entry.vectors else ["path", "dv"]
+    with _guarded(entry.core_name):
+        found = pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)
+    vector_type = FILE_SCHEMA.field("deletion_vector").type
+    vectors = whole(found.column("dv")) if entry.vectors else pa.nulls(entry.rows, vector_type)
+    return pa.RecordBatch.from_arrays([whole(found.column("path")), vectors], names=["path", "deletion_vector"])
+
+
+def read_checked(store: Store, path: str, entry: FileEntry) -> Buffer:
+    """A whole file of a part; `CorruptIndexError` if it is not the one its entry describes."""
+    try:
+        data = store.get(path)
+    except ObjectNotFoundError:
+        raise CorruptIndexError(f"{path} is missing; build the index again") from None
+    if len(data) != entry.size:
+        raise CorruptIndexError(f"{path} has {len(data)} bytes instead of {entry.size}; build the index again")
+    if zlib.crc32(data) != entry.crc32:
+        raise CorruptIndexError(f"{path} is damaged: its checksum does not agree; build the index again")
+    return data
+
+
+class _guarded:
+    """Parquet's own errors as ours."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if isinstance(error, (pa.ArrowException, OSError, ValueError, KeyError)):
+            raise CorruptIndexError(f"{self._name} cannot be read ({error}); build the index again") from None
+
+
+def _decoded(data: Buffer, name: str) -> pa.Table:
+    with _guarded(name):
+        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+
+
+# Nested columns of the file, out of flat ones and back.
+
+
+def _file_columns(rows: pa.Table, layout: Layout) -> dict[str, pa.Array]:
+    """The columns of the files, without those that are null throughout."""
+    flat = {name: whole(rows.column(name)) for name in rows.column_names}
+    trees: dict[str, dict[Path, pa.Array]] = {}
+    found: dict[str, pa.Array] = {}
+    for name, array in flat.items():
+        kind, *path = path_of(name)
+        if array.null_count == len(array) and name not in _ALWAYS and kind != PARTITION:
+            continue
+        if path and kind in ("min", "max") and layout.time is not None and tuple(path) == layout.time.path:
+            found[f"time_{kind}"] = array
+        elif path:
+            trees.setdefault(kind, {})[tuple(path)] = array
+        else:
+            found[_RENAMED.get(name, name)] = array
+    return found | {kind: nested(tree) for kind, tree in trees.items()}
+
+
+def nested(leaves: Mapping[Path, pa.Array]) -> pa.StructArray:
+    """Leaves by path as one struct array."""
+    tops: dict[str, dict[Path, pa.Array]] = {}
+    for path, array in leaves.items():
+        tops.setdefault(path[0], {})[path[1:]] = array
+    children = {name: below[()] if () in below else nested(below) for name, below in tops.items()}
+    fields = [pa.field(name, array.type) for name, array in children.items()]
+    return pa.StructArray.from_arrays(list(children.values()), fields=fields)
+
+
+def _flat(table: pa.Table, layout: Layout) -> pa.Table:
+    """The flat form of a file's columns."""
+    columns: dict[str, pa.Array] = {}
+    back = {new: old for old, new in _RENAMED.items()}
+    for name in table.column_names:
+        array = whole(table.column(name))
+        if name in (*KINDS, PARTITION):
+            columns |= {column(name, path): leaf for path, leaf in _leaf_arrays(array, ())}
+        elif name in ("time_min", "time_max") and layout.time is not None:
+            columns[column(name.removeprefix("time_"), layout.time.path)] = array
+        else:
+            columns[back.get(name, name)] = array
+    return pa.table(columns)
+
+
+def _leaf_arrays(array: pa.StructArray, above: Path) -> list[tuple[Path, pa.Array]]:
+    found: list[tuple[Path, pa.Array]] = []
+    for index, field in enumerate(array.type):
+        child, path = pc.struct_field(array, [index]), (*above, field.name)
+        found += _leaf_arrays(child, path) if pa.types.is_struct(field.type) else [(path, child)]
+    return found
+
+
+def completed(rows: pa.Table) -> pa.Table:
+    """Rows with every column of an `add`, nulls where a part had left one out."""
+    missing = {
+        field.name: pa.nulls(rows.num_rows, field.type)
+        for field in FILE_SCHEMA
+        if field.name != "stats" and field.name not in rows.column_names
+    }
+    return pa.table({**{name: rows.column(name) for name in rows.column_names}, **missing}) if missing else rows
+
+
+def merged(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several parts in one table; where a column changed its type between them, the wider one."""
+    return joined(tables) if len(tables) > 1 else tables[0]
+
+
+# Encoding.
+
+
+def _encoded(
+    columns: Mapping[str, pa.Array], layout: Layout, row_group: int, metadata: Mapping[bytes, bytes] | None
+) -> pa.Buffer:
+    table = pa.table(dict(columns)).replace_schema_metadata(dict(metadata) if metadata else None)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, **_options(table.schema, layout)) as writer:
+        writer.write_table(table, row_group_size=max(row_group, 1))
+    return sink.getvalue()
+
+
+def _options(schema: pa.Schema, layout: Layout) -> dict[str, Any]:
+    """Plain paths, packed integers, dictionaries only where values repeat, statistics only on what is searched by."""
+    leaves = list(_leaf_columns(schema))
+    repeated = [
+        path for path, _ in leaves if path.split(".")[0] in (PARTITION, "partition_values", "clustering_provider")
+    ]
+    packed = [path for path, kind in leaves if _is_packed(kind) and path not in repeated]
+    searched = [
+        path for path, _ in leaves if path == "path" or path.split(".")[0] in (PARTITION, "time_min", "time_max")
+    ]
+    if layout.sort.kind == "modification_time":
+        searched.append("modification_time")
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": repeated or False,
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
+        "write_statistics": [path for path in searched if path in dict(leaves)] or False,
+        "write_page_checksum": True,
+        "store_schema": False,
+        "version": "2.6",
+    }
+
+
+def _leaf_columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    found: list[tuple[str, pa.DataType]] = []
+    for field in schema:
+        found += _below(field.name, field.type)
+    return found
+
+
+def _below(path: str, kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    if pa.types.is_struct(kind):
+        return [leaf for field in kind for leaf in _below(f"{path}.{field.name}", field.type)]
+    if pa.types.is_map(kind):
+        return [(f"{path}.key_value.key", kind.key_type), (f"{path}.key_value.value", kind.item_type)]
+    return [(path, kind)]
+
+
+def _is_packed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+# What the manifest says of a part.
+
+
+def _file_entry(data: pa.Buffer) -> FileEntry:
+    view = memoryview(data)
+    footer = int.from_bytes(view[-_TAIL:-4], "little")
+    return FileEntry(len(view), footer, zlib.crc32(view), zlib.crc32(view[-footer - _TAIL :]))
+
+
+def _described(part: str, rows: pa.Table, layout: Layout) -> PartEntry:
+    path = whole(rows.column("path"))
+    records = whole(rows.column(NUM_RECORDS)) if NUM_RECORDS in rows.column_names else pa.nulls(rows.num_rows)
+    key = sort_key(rows, layout.sort)
+    times = [_time(rows, layout, kind) for kind in ("min", "max")]
+    unknown = sum(~_valid(t) for t in times) if layout.time is not None else np.zeros(rows.num_rows)
+    vectors = rows.column("deletion_vector")
+    return PartEntry(
+        id=part,
+        rows=rows.num_rows,
+        bytes=int(pc.sum(rows.column("size")).as_py() or 0),
+        core=FileEntry(0, 0, 0, 0),
+        records=None if records.null_count else int(pc.sum(records).as_py() or 0),
+        key=(_least(key), _greatest(key)),
+        key_unknown=key.null_count,
+        time=(_least(times[0]), _greatest(times[1])),
+        time_unknown=int(np.count_nonzero(unknown)),
+        path=(min_text(path), max_text(path)) if all_plain(path) and rows.num_rows else None,
+        vectors=rows.num_rows - vectors.null_count,
+    )
+
+
+def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return arrays.to_numpy_bool(array.is_valid())
+
+
+def _time(rows: pa.Table, layout: Layout, kind: str) -> pa.Array:
+    name = column(kind, layout.time.path) if layout.time is not None else ""
+    return whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
+
+
+def min_text(paths: pa.StringArray) -> str:
+    return str(pc.min_max(paths)["min"].as_py())
+
+
+def max_text(paths: pa.StringArray) -> str:
+    return str(pc.min_max(paths)["max"].as_py())
+
+
+def _least(values: pa.Array) -> KeyValue:
+    return _extreme(values, "min")
+
+
+def _greatest(values: pa.Array) -> KeyValue:
+    return _extreme(values, "max")
+
+
+def _extreme(values: pa.Array, which: str) -> KeyValue:
+    known = comparable(values.drop_null())
+    if pa.types.is_floating(known.type):
+        known = known.filter(pc.invert(pc.is_nan(known)))
+    if not len(known):
+        return None
+    value = pc.min_max(known)[which]
+    if pa.types.is_decimal(known.type):
+        unscaled = unscaled_integers(known.filter(pc.equal(known, value)).slice(0, 1))[0]
+        return f"{unscaled}e-{known.type.scale}"
+    return _key_value(value.as_py(), values.type)
+
+
+def _key_value(value: Any, kind: pa.DataType) -> KeyValue:
+    if isinstance(value, float) and np.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogatepass") if pa.types.is_string(kind) else value.hex()
+    return value  # type: ignore[no-any-return]

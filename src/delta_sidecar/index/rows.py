@@ -1,0 +1,71 @@
+"""File rows of the log as index rows: typed, flat, sorted.
+
+Index rows are a table of flat columns (see `index.typing`): the columns of an `add`, `partition` values, `min`, `max`
+and `null_count` by physical path. `index.parts` gives them their nested form in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar import arrays
+from delta_sidecar.index.layout import Layout, SortKey
+from delta_sidecar.index.typing import column, typed_stats
+from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
+from delta_sidecar.log.files import FILE_SCHEMA
+from delta_sidecar.values.partition_values import partition_column
+
+ADD_COLUMNS: Final = tuple(name for name in FILE_SCHEMA.names if name not in ("num_records", "stats"))
+"""Columns of an `add` that the index holds as they are."""
+SOURCE_COLUMNS: Final = FileColumns(names=(*ADD_COLUMNS, "stats"), all_stats=True)
+"""What a builder reads of each file."""
+PARTITION: Final = "partition"
+
+
+def index_rows(files: pa.RecordBatch, layout: Layout) -> pa.Table:
+    """The index rows of file rows, in the same order."""
+    columns = {name: files.column(name) for name in ADD_COLUMNS}
+    for field in layout.partition:
+        values = partition_column(files.column("partition_values"), field).values
+        columns[column(PARTITION, (field.physical_name,))] = values
+    parsed = files.column(STATS_PARSED) if STATS_PARSED in files.schema.names else None
+    stats = typed_stats(files.column("stats"), parsed, layout.leaves)
+    columns |= {name: stats.column(name) for name in stats.column_names}
+    return pa.table(columns)
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several tables in one, whatever columns each has."""
+    return pa.concat_tables(tables, promote_options="default").combine_chunks()
+
+
+def sort_key(rows: pa.Table, sort: SortKey) -> pa.Array:
+    """The key of each row; null where it is unknown."""
+    if sort.kind == "modification_time":
+        return _array(rows, "modification_time", pa.int64())
+    kind = PARTITION if sort.kind == "partition" else "min"
+    return _array(rows, column(kind, sort.path), pa.int64())
+
+
+def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
+    if name not in rows.column_names:
+        return arrays.nulls(rows.num_rows, absent)
+    return whole(rows.column(name))
+
+
+def whole(chunked: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    combined = chunked.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def sorted_rows(rows: pa.Table, sort: SortKey) -> pa.Table:
+    """Rows by key, unknown ones first, then by path, in the order of bytes."""
+    key, path = sort_key(rows, sort), whole(rows.column("path"))
+    known = key.is_valid().cast(pa.int8())
+    order = [(name, "ascending") for name in ("known", "key", "path")]
+    return rows.take(pc.sort_indices(pa.table({"known": known, "key": key, "path": path}), sort_keys=order))
