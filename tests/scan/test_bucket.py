@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
@@ -14,7 +14,18 @@ from delta_sidecar.log.schema import StructType
 from delta_sidecar.scan.bucket import bucket_ranges, with_bucket_ranges
 from delta_sidecar.scan.expression import And, Expression
 from delta_sidecar.scan.predicate import bind_predicate
-from delta_sidecar.values.bucket import GRANULARITIES, Granularity, bucket_expression, bucket_of
+from delta_sidecar.values.bucket import (
+    GRANULARITIES,
+    TIME_TYPES,
+    Granularity,
+    OurBucket,
+    TimeType,
+    bucket_expression,
+    bucket_of,
+    granularity_of,
+    our_bucket,
+    unix_bucket_expression,
+)
 from tests.scan.predicate_tables import Row, evaluate, field, struct
 
 GENERATED = "delta.generationExpression"
@@ -27,10 +38,19 @@ def generated(name: str, data_type: str, expression: str) -> Any:
 
 
 def our_table(granularity: Granularity = "hour", column: str = "ts", time_type: str = "timestamp") -> StructType:
+    known: TimeType = "timestamp_ntz" if time_type == "timestamp_ntz" else "timestamp"
     return struct(
         field(column, time_type),
         field("x", "long"),
-        generated("bucket", "string", bucket_expression(f"`{column}`", granularity)),
+        generated("bucket", "string", bucket_expression(f"`{column}`", granularity, known)),
+    )
+
+
+def older_table(granularity: Granularity = "hour") -> StructType:
+    return struct(
+        field("ts", "timestamp"),
+        field("x", "long"),
+        generated("bucket", "string", unix_bucket_expression("ts", granularity)),
     )
 
 
@@ -44,21 +64,41 @@ def micros(moment: datetime) -> int:
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
+def digits(moment: datetime, granularity: Granularity) -> str:
+    return f"{moment.year:04}{moment:%m%d%H%M%S}"[: LENGTHS[granularity]]
+
+
 @given(st.datetimes(timezones=st.just(UTC)), st.sampled_from(GRANULARITIES))
-def test_bucket_of_is_the_utc_time_of_the_whole_second(moment: datetime, granularity: Granularity) -> None:
-    """Towards 1970, as Spark's `unix_timestamp` does."""
-    whole = moment.replace(microsecond=0)
-    if moment < EPOCH and moment.microsecond:
-        whole += timedelta(seconds=1)
-    digits = f"{whole.year:04}{whole:%m%d%H%M%S}"
-    assert bucket_of(micros(moment), granularity) == digits[: LENGTHS[granularity]]
+def test_bucket_of_is_the_utc_time(moment: datetime, granularity: Granularity) -> None:
+    assert bucket_of(micros(moment), granularity) == digits(moment, granularity)
 
 
-def test_the_hour_expression_is_the_documented_one() -> None:
+DAY = "date_add(DATE'1970-01-01', CAST(floor(CAST(ts AS BIGINT)/86400) AS INT))"
+HOUR = "pmod(CAST(floor(CAST(ts AS BIGINT)/3600) AS BIGINT),24)"
+
+
+def test_the_expressions_are_the_documented_ones() -> None:
     assert bucket_expression("ts", "hour") == (
+        f"CASE WHEN year({DAY})>=1000 AND year({DAY})<=9999 "
+        f"THEN CAST(((CAST(year({DAY}) AS BIGINT)*100+month({DAY}))*100+day({DAY}))*100+{HOUR} AS STRING) "
+        f"ELSE concat(regexp_replace(CAST({DAY} AS STRING),'(?<=[0-9])-',''), lpad(CAST({HOUR} AS STRING),2,'0')) END"
+    )
+    assert unix_bucket_expression("ts", "hour") == (
         "concat(date_format(date_add(DATE'1970-01-01', CAST(floor(unix_timestamp(ts)/86400) AS INT)),'yyyyMMdd'), "
         "lpad(CAST(pmod(CAST(floor(unix_timestamp(ts)/3600) AS BIGINT),24) AS STRING),2,'0'))"
     )
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("time_type", TIME_TYPES)
+def test_every_expression_of_ours_is_known_for_what_it_is(granularity: Granularity, time_type: TimeType) -> None:
+    expression = bucket_expression("`a b`", granularity, time_type)
+    assert our_bucket(expression, "`a b`", time_type) == OurBucket(granularity, exact=True)
+    assert granularity_of(expression, "a b") == granularity
+    other = next(name for name in TIME_TYPES if name != time_type)
+    assert our_bucket(expression, "`a b`", other) is None, "another type's expression would depend on the zone"
+    older = unix_bucket_expression("`a b`", granularity)
+    assert our_bucket(older, "`a b`", time_type) == OurBucket(granularity, exact=False)
 
 
 @pytest.mark.parametrize("year", [-1, 10000])
@@ -75,7 +115,8 @@ def test_no_bucket_beyond_four_digits(year: int) -> None:
         ),
         ("ts > '2026-02-10T22:59:59.999999Z'", "(bucket >= '2026021022') OR (bucket < '0')"),
         ("ts < '2026-02-10T22:00:00Z'", "bucket <= '2026021022'"),
-        ("ts <= '1969-12-31T23:59:59.999999Z'", "bucket <= '1970010100'"),
+        ("ts <= '1969-12-31T23:59:59.999999Z'", "bucket <= '1969123123'"),
+        ("ts <= '2011-12-30T10:00:00Z'", "bucket <= '2011123010'"),
         ("ts >= '1969-12-31T23:59:59.999999Z'", "(bucket >= '1969123123') OR (bucket < '0')"),
         (
             "ts = '2026-02-10T22:30:00Z'",
@@ -98,6 +139,19 @@ def test_ranges_of_our_hour(text: str, expected: str | None) -> None:
     assert (None if found is None else str(found)) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ts >= '2026-02-10T22:30:00Z'", "(bucket >= '2026021022') OR (bucket < '0')"),
+        ("ts <= '1969-12-31T23:59:59.999999Z'", "bucket <= '1970010100'"),
+        ("ts >= '1969-12-31T23:59:59.999999Z'", "(bucket >= '1969123123') OR (bucket < '0')"),
+        ("ts <= '2011-12-30T10:00:00Z'", "bucket <= '2011123123'"),
+    ],
+)
+def test_ranges_of_the_older_form(text: str, expected: str) -> None:
+    assert str(derived(text, older_table())) == expected
+
+
 def test_nothing_without_generated_columns_in_the_protocol() -> None:
     assert derived("ts < '2026-02-10'", our_table(), enabled=False) is None
 
@@ -115,12 +169,17 @@ def test_the_whole_keeps_the_predicate() -> None:
 @pytest.mark.parametrize(
     ("expression", "known"),
     [
-        (bucket_expression("ts", "hour").upper().replace("'YYYYMMDD'", "'yyyyMMdd'"), True),
-        (bucket_expression("TS", "hour").replace(" ", "\n  ").replace("(", " ( "), True),
+        (bucket_expression("ts", "hour").upper(), True),
+        (bucket_expression("ts", "hour").lower(), True),
+        (unix_bucket_expression("ts", "hour").upper().replace("'YYYYMMDD'", "'yyyyMMdd'"), True),
+        (bucket_expression("TS", "hour").replace(" ", "\n  ").replace("CAST(", "CAST ( "), True),
         (bucket_expression("`ts`", "second"), True),
         (bucket_expression("other", "hour"), False),
-        (bucket_expression("ts", "hour").replace("yyyyMMdd", "yyyyddMM"), False),
-        (bucket_expression("ts", "hour").replace("yyyyMMdd", "YYYYMMdd"), False),
+        (unix_bucket_expression("ts", "hour").replace("yyyyMMdd", "yyyyddMM"), False),
+        (unix_bucket_expression("ts", "hour").replace("yyyyMMdd", "YYYYMMdd"), False),
+        (bucket_expression("ts", "hour", "timestamp_ntz"), False),
+        (bucket_expression("ts", "hour").replace("86400", "86399"), False),
+        (bucket_expression("ts", "hour").replace("(?<=[0-9])-", "-"), False),
         (bucket_expression("ts", "hour").replace("3600", "1800"), False),
         ("date_format(ts, 'yyyyMMddHH')", False),
         ("date_trunc('hour', ts)", False),
@@ -177,24 +236,39 @@ def near(text: str, extra: list[datetime]) -> Iterator[datetime | None]:
     yield None
 
 
-@given(texts(), st.lists(MOMENTS, max_size=4), st.sampled_from(GRANULARITIES))
-def test_no_matching_row_is_lost_in_our_buckets(text: str, extra: list[datetime], granularity: Granularity) -> None:
-    schema = our_table(granularity)
+@given(texts(), st.lists(MOMENTS, max_size=4), st.sampled_from(GRANULARITIES), st.sampled_from([*TIME_TYPES, "older"]))
+def test_no_matching_row_is_lost_in_our_buckets(
+    text: str, extra: list[datetime], granularity: Granularity, form: str
+) -> None:
+    schema = older_table(granularity) if form == "older" else our_table(granularity, time_type=form)
     expression, condition = bind_predicate(text, schema, []), derived(text, schema)
     assert expression is not None
     for moment in near(text, extra):
         instant = None if moment is None else micros(moment)
-        for bucket in buckets(instant, granularity):
+        for bucket in buckets(instant, granularity, form):
             row: Row = {"ts": instant, "x": 1, "bucket": bucket}
             if evaluate(expression, row) and condition is not None:
                 assert evaluate(condition, row)
 
 
-def buckets(instant: int | None, granularity: Granularity) -> set[str | None]:
-    """The bucket by a writer that cuts seconds towards 1970, and by one that cuts them down."""
+def buckets(instant: int | None, granularity: Granularity, form: str) -> set[str | None]:
+    """The older form was written by some that cut seconds towards 1970, and by some that cut them down."""
     if instant is None:
         return {None}
-    return {bucket_of(instant, granularity), bucket_of(instant // 10**6 * 10**6, granularity)}
+    near_1970 = -(-instant // 10**6) * 10**6 if instant < 0 else instant
+    return {bucket_of(instant, granularity), bucket_of(near_1970 if form == "older" else instant, granularity)}
+
+
+@given(st.lists(MOMENTS, min_size=2, max_size=2), st.sampled_from(GRANULARITIES), st.sampled_from(TIME_TYPES))
+def test_the_range_of_our_bucket_is_exact(moments: list[datetime], granularity: Granularity, form: TimeType) -> None:
+    """A bucket wholly outside the range is left out."""
+    bound, other = moments
+    schema = our_table(granularity, time_type=form)
+    row: Row = {"bucket": bucket_of(micros(other), granularity)}
+    condition = derived(f"ts <= '{bound.isoformat()}'", schema)
+    assert evaluate(cast(Expression, condition), row) == (digits(other, granularity) <= digits(bound, granularity))
+    condition = derived(f"ts >= '{bound.isoformat()}'", schema)
+    assert evaluate(cast(Expression, condition), row) == (digits(other, granularity) >= digits(bound, granularity))
 
 
 def skipped_days() -> dict[date, str]:
@@ -214,10 +288,10 @@ def skipped_days() -> dict[date, str]:
 
 
 def test_days_missing_from_a_writers_calendar_lose_no_rows() -> None:
-    """Spark in such a zone formats the missing day as the next one."""
+    """Spark in such a zone formats the missing day as the next one, in the older form."""
     skipped = skipped_days()
     assert date(2011, 12, 30) in skipped
-    schema = our_table("hour")
+    schema = older_table("hour")
     for day in skipped:
         hours = [datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(hours=h) for h in range(-24, 72, 5)]
         written = [h + timedelta(days=1) if h.date() == day else h for h in hours]

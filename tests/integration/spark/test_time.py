@@ -5,22 +5,35 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from delta_sidecar import DeltaTable, VersionNotFoundError
-from delta_sidecar.values.bucket import GRANULARITIES, bucket_expression, bucket_of
+from delta_sidecar.values.bucket import (
+    GRANULARITIES,
+    TIME_TYPES,
+    TimeType,
+    bucket_expression,
+    bucket_of,
+    unix_bucket_expression,
+)
 from tests.integration.same import sorted_rows
 from tests.integration.spark.oracle import SparkTable, with_setting
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 ICT = "delta.enableInCommitTimestamps"
-ZONES = ("UTC", "America/Los_Angeles")
+ZONES = ("UTC", "America/Los_Angeles", "Pacific/Apia", "Asia/Kolkata")
 FORMATS = dict(zip(GRANULARITIES, ("yyyyMM", "yyyyMMdd", "yyyyMMddHH", "yyyyMMddHHmm", "yyyyMMddHHmmss")))
 EVE = "ts = TIMESTAMP'1969-12-31 23:59:59.999999'"
 INSTANTS = (
     "1883-11-18T12:00:00Z",
     "1969-12-31T23:59:59.999999Z",
+    "1969-07-20T20:17:40.5Z",
     "1970-01-01T00:00:00Z",
+    "2011-12-30T11:30:00.25Z",
     "2026-03-08T09:59:59Z",
     "2026-03-08T10:00:00Z",
     "2026-11-01T08:30:00Z",
@@ -29,6 +42,22 @@ INSTANTS = (
     "2026-02-10T23:00:00Z",
     "2026-03-29T01:30:00Z",
 )
+FAR = (
+    "-290000-12-31 19:59:05.224192",
+    "-0005-03-01 00:00:00.3",
+    "-0001-12-31 23:59:59.999999",
+    "0000-01-01 00:00:00",
+    "0000-12-31 23:59:59.999999",
+    "0001-01-01 00:00:00.000001",
+    "0999-12-31 23:59:59.999999",
+    "1000-01-01 00:00:00",
+    "1582-10-15 12:00:00.5",
+    "9999-12-31 23:59:59.999999",
+    "+10000-01-01 00:00:00",
+    "+12345-06-07 08:09:10.999999",
+    "+290000-01-10 04:00:54.775807",
+)
+"""Instants that Python's datetime cannot hold among them."""
 
 
 def text(instant_ms: int) -> str:
@@ -79,7 +108,43 @@ def test_in_commit_timestamps_enabled_later(table: SparkTable) -> None:
     check_travel(table)
 
 
-def test_the_bucket_is_the_same_from_every_zone(table: SparkTable) -> None:
+@pytest.mark.parametrize("time_type", TIME_TYPES)
+def test_the_bucket_is_sparks_own_format_in_utc(spark: SparkSession, time_type: TimeType) -> None:
+    """For every instant Spark knows, whatever the zone of the session."""
+    texts = [*FAR, *(instant.replace("T", " ").rstrip("Z") for instant in INSTANTS)]
+    suffix = "Z" if time_type == "timestamp" else ""
+    rows = ", ".join(f"({n}, {time_type}'{text}{suffix}')" for n, text in enumerate(texts))
+    source = f"(VALUES {rows}, ({len(texts)}, NULL) AS v(n, ts))"
+    ours = ", ".join(f"{bucket_expression('ts', g, time_type)} AS {g}" for g in GRANULARITIES)
+    theirs = ", ".join(f"date_format(ts, '{FORMATS[g]}') AS {g}" for g in GRANULARITIES)
+    expected = spark.sql(f"SELECT n, {theirs} FROM {source} ORDER BY n").collect()
+    assert expected[0].month.startswith("-290000")
+    for zone in (*ZONES, "Europe/Berlin", "Pacific/Kwajalein"):
+        with with_setting(spark, "spark.sql.session.timeZone", zone):
+            assert spark.sql(f"SELECT n, {ours} FROM {source} ORDER BY n").collect() == expected, zone
+
+
+def test_times_without_zone_have_a_bucket_of_their_own(table: SparkTable) -> None:
+    expression = bucket_expression("ts", "minute", "timestamp_ntz")
+    table.sql(
+        f"CREATE TABLE {{t}} (ts TIMESTAMP_NTZ, _minute STRING GENERATED ALWAYS AS ({expression})) "
+        "USING delta PARTITIONED BY (_minute) TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '0')"
+    )
+    for zone in ZONES:
+        with with_setting(table.spark, "spark.sql.session.timeZone", zone):
+            table.sql(
+                "INSERT INTO {t} (ts) VALUES (TIMESTAMP_NTZ'2011-12-30 11:30:00'), "
+                "(TIMESTAMP_NTZ'1969-12-31 23:59:59.5'), (NULL)"
+            )
+    buckets = {row[0] for row in table.frame().select("_minute").collect()}
+    assert buckets == {"201112301130", "196912312359", None}
+    ours = table.check(["ts < TIMESTAMP_NTZ'1970-01-01 00:00:00'", "ts IS NULL"])
+    assert len(ours.file_uris(predicate="ts >= TIMESTAMP_NTZ'2011-12-30 11:30:00'")) == len(ZONES)
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["ours", "older"])
+def test_the_bucket_is_the_same_from_every_zone(table: SparkTable, older: bool) -> None:
+    """The older form has the next day's bucket where a zone skipped a day, and cuts seconds towards 1970."""
     from delta.tables import DeltaTable as SparkDelta
 
     spark = table.spark
@@ -87,7 +152,8 @@ def test_the_bucket_is_the_same_from_every_zone(table: SparkTable) -> None:
         SparkDelta.create(spark).location(str(table.root)).addColumn("ts", "TIMESTAMP").addColumn("zone", "STRING")
     )
     for name in GRANULARITIES:
-        builder = builder.addColumn(f"_{name}", "STRING", generatedAlwaysAs=bucket_expression("ts", name))
+        expression = (unix_bucket_expression if older else bucket_expression)("ts", name)
+        builder = builder.addColumn(f"_{name}", "STRING", generatedAlwaysAs=expression)
     builder.partitionedBy("_hour").property("delta.dataSkippingNumIndexedCols", "0").execute()
     values = ", ".join(f"TIMESTAMP'{instant}'" for instant in INSTANTS)
     for zone in ZONES:
@@ -96,18 +162,23 @@ def test_the_bucket_is_the_same_from_every_zone(table: SparkTable) -> None:
                 "append"
             ).save(str(table.root))
 
-    whole = "timestamp_seconds(unix_timestamp(ts))"  # before 1970 Spark cuts fractions off towards 1970
-    formatted = ", ".join(f"_{g}, date_format({whole}, '{FORMATS[g]}')" for g in GRANULARITIES)
-    rows = spark.sql(f"SELECT unix_micros(ts) AS t, {formatted} FROM {table.name}").collect()
-    assert len(rows) == len(ZONES) * (len(INSTANTS) + 1)
-    for row in rows:
-        micros, *pairs = row
-        for place, granularity in enumerate(GRANULARITIES):
-            stored, expected = pairs[2 * place : 2 * place + 2]
-            assert stored == expected == (None if micros is None else bucket_of(micros, granularity))
+    rows = spark.sql(
+        f"SELECT unix_micros(ts) AS t, zone, {', '.join(f'_{g}' for g in GRANULARITIES)} FROM {table.name}"
+    )
+    found = [row for row in rows.collect() if not (older and row.zone == "Pacific/Apia")]
+    assert len(found) == (len(ZONES) - older) * (len(INSTANTS) + 1)
+    for micros, _, *buckets in found:
+        instant = -(-micros // 10**6) * 10**6 if older and micros is not None and micros < 0 else micros
+        assert buckets == [None if instant is None else bucket_of(instant, g) for g in GRANULARITIES]
 
     ours = table.check(
-        ["ts IS NULL", "ts >= TIMESTAMP'2026-02-10 23:00:00'", "ts < TIMESTAMP'1970-01-01 00:00:00'", EVE]
+        [
+            "ts IS NULL",
+            "ts >= TIMESTAMP'2026-02-10 23:00:00'",
+            "ts < TIMESTAMP'1970-01-01 00:00:00'",
+            "ts <= TIMESTAMP'2011-12-30 11:30:00.25'",
+            EVE,
+        ]
     )
     with ours.scan_files(predicate="ts = TIMESTAMP'2026-02-10 23:00:00'") as scan:
         kept = scan.read_all().num_rows
