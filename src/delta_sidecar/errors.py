@@ -110,3 +110,7 @@ class AccessDeniedError(StorageError):
 
 class StoreUnavailableError(StorageError):
     """The store did not answer, throttled, or broke off, after all retries."""
+
+
+class SparkError(DeltaSidecarError):
+    """Spark is missing, cannot start, or gave up on a job."""
