@@ -15,12 +15,13 @@ DeltaSidecarError
 │   ├── LogGapError             commits are missing between base and head
 │   ├── CorruptLogError         a commit, checkpoint or the state they give is broken
 │   └── CorruptDataError        a data file or deletion vector is broken or missing
-└── StorageError                mend the connection, the credentials, or wait
-    ├── ObjectNotFoundError     the object is not there
-    ├── ObjectExistsError       put-if-absent met an object
-    ├── ObjectChangedError      compare-and-swap met another object than expected
-    ├── AccessDeniedError       credentials missing, wrong or not allowed
-    └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
+├── StorageError                mend the connection, the credentials, or wait
+│   ├── ObjectNotFoundError     the object is not there
+│   ├── ObjectExistsError       put-if-absent met an object
+│   ├── ObjectChangedError      compare-and-swap met another object than expected
+│   ├── AccessDeniedError       credentials missing, wrong or not allowed
+│   └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
+└── SparkError                  mend Spark: its installation, its settings, or the job it ran
 
 Every message says what, where, and what to do next, in one line; secrets never appear in it.
 """
