@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.index.layout import Layout, SortKey
-from delta_sidecar.index.typing import column, typed_stats
+from delta_sidecar.index.typing import column, native_typed, path_of, typed_stats
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.values.partition_values import partition_column
@@ -69,3 +69,21 @@ def sorted_rows(rows: pa.Table, sort: SortKey) -> pa.Table:
     known = key.is_valid().cast(pa.int8())
     order = [(name, "ascending") for name in ("known", "key", "path")]
     return rows.take(pc.sort_indices(pa.table({"known": known, "key": key, "path": path}), sort_keys=order))
+
+
+def conformed(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Rows of an older part with bounds in the types that columns have now; what has no legal way there is unknown."""
+    leaves = {leaf.path: leaf for leaf in layout.leaves}
+    for index, name in enumerate(rows.column_names):
+        kind, *path = path_of(name)
+        leaf = leaves.get(tuple(path))
+        if (
+            kind not in ("min", "max")
+            or leaf is None
+            or leaf.bound is None
+            or rows.schema.field(index).type == leaf.bound
+        ):
+            continue
+        array = native_typed(whole(rows.column(index)), kind, leaf)
+        rows = rows.set_column(index, name, pa.nulls(len(rows), leaf.bound) if array is None else array)
+    return rows

@@ -77,7 +77,7 @@ def _from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> pa.Table:
             continue
         for leaf in leaves:
             array = _descendant(tree, leaf.path)
-            native = None if array is None else _native_typed(array, kind, leaf)
+            native = None if array is None else native_typed(array, kind, leaf)
             if native is not None:
                 found[column(kind, leaf.path)] = native
     records, tight = _child(parsed, "numRecords"), _child(parsed, "tightBounds")
@@ -100,7 +100,8 @@ def _descendant(struct: pa.Array, path: Path) -> pa.Array | None:
     return level
 
 
-def _native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
+def native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
+    """A typed leaf in the type the column has now; None if there is no legal way from the one it had."""
     if kind == "null_count":
         return _non_negative(array.cast(pa.int64())) if pa.types.is_signed_integer(array.type) else None
     if leaf.bound is None or pa.types.is_nested(array.type):

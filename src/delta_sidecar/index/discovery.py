@@ -1,0 +1,139 @@
+"""Finding an index to build on, or to check: manifests by their names, and whether one is of this very table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from delta_sidecar.errors import (
+    CorruptIndexError,
+    CorruptTableError,
+    InputError,
+    ObjectNotFoundError,
+    UnsupportedTableError,
+)
+from delta_sidecar.index.manifest import CommitIdentity, Hint, Manifest, decode
+from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name, manifest_version
+from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.names import commit_name
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.storage.store import ObjectMeta, Store
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundManifest:
+    """A manifest and where it lies."""
+
+    manifest: Manifest
+    directory: str
+    meta: ObjectMeta
+
+
+def listed_manifests(store: Store) -> list[tuple[int, str, ObjectMeta]]:
+    """Every manifest of the table by name: version, directory, object; the newest first."""
+    found = [
+        (version, directory, meta)
+        for directory in DIRECTORIES
+        for meta in listed(store, directory)
+        if (version := manifest_version(meta.path.rpartition("/")[2])) is not None
+    ]
+    return sorted(found, key=lambda entry: entry[:2], reverse=True)
+
+
+def listed(store: Store, directory: str) -> Iterator[ObjectMeta]:
+    """The objects right in a directory of the index."""
+    prefix = f"{directory}/"
+    for page in store.list_after(prefix):
+        yield from (meta for meta in page if "/" not in meta.path[len(prefix) :])
+
+
+def read_manifest(store: Store, directory: str, version: int) -> Manifest:
+    """A manifest by its version; `CorruptIndexError` if it is missing or broken."""
+    path = f"{directory}/{manifest_name(version)}"
+    try:
+        data = store.get(path)
+    except ObjectNotFoundError:
+        raise CorruptIndexError(f"{path} is missing; build the index") from None
+    manifest = decode(data, path)
+    if manifest.version != version:
+        raise CorruptIndexError(f"{path} is of version {manifest.version}; build the index again")
+    return manifest
+
+
+def read_hint(store: Store, directory: str) -> int | None:
+    """The version of the newest manifest as the hint has it; None where there is none, or a broken one."""
+    try:
+        return msgspec.json.decode(bytes(store.get(f"{directory}/{HINT}")), type=Hint).version
+    except (ObjectNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def find_base(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
+    """The newest manifest at or below the snapshot's version that is of this table and has all its parts, and why
+    newer ones were passed over."""
+    passed: list[str] = []
+    for version, directory, meta in listed_manifests(snapshot.store):
+        if version > snapshot.version:
+            continue
+        try:
+            manifest = read_manifest(snapshot.store, directory, version)
+            check_bound(manifest, snapshot)
+            check_parts(snapshot.store, directory, manifest)
+            return FoundManifest(manifest, directory, meta), passed
+        except CorruptIndexError as error:
+            _log.warning("%s", error)
+            passed.append(str(error))
+    return None, passed
+
+
+def check_parts(store: Store, directory: str, manifest: Manifest) -> None:
+    """Every file of every part is there with its size, by one listing."""
+    sizes = {meta.path.rpartition("/")[2]: meta.size for meta in listed(store, directory)}
+    for part in manifest.parts:
+        for name, entry in zip(part.names, (part.core, part.stats), strict=False):
+            if entry is not None and sizes.get(name) != entry.size:
+                state = "missing" if name not in sizes else f"{sizes[name]} bytes long instead of {entry.size}"
+                raise CorruptIndexError(f"{directory}/{name} is {state}; build the index again")
+
+
+def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
+    """The manifest was built at this table's very commit file, or at least at a version of this table's id."""
+    meta = commit_meta(snapshot, manifest.version)
+    if meta is not None and manifest.commit is not None and manifest.commit.is_of(meta):
+        return
+    found = _table_id(snapshot, manifest.version)
+    if found != manifest.table_id:
+        raise CorruptIndexError(
+            f"{manifest_name(manifest.version)} is of another table ({manifest.table_id}, this one is "
+            f"{found or 'unknown at that version'}); build the index again"
+        )
+
+
+def commit_meta(snapshot: Snapshot, version: int) -> ObjectMeta | None:
+    """The commit file of a version; None where it is gone."""
+    found = snapshot.listing.commits.get(version)
+    if found is not None or version >= snapshot.listing.start:
+        return found
+    try:
+        return snapshot.store.head(f"{DELTA.directory}/{commit_name(version)}")
+    except ObjectNotFoundError:
+        return None
+
+
+def commit_identity(snapshot: Snapshot) -> CommitIdentity | None:
+    meta = commit_meta(snapshot, snapshot.version)
+    return None if meta is None else CommitIdentity.of(meta)
+
+
+def _table_id(snapshot: Snapshot, version: int) -> str | None:
+    if version == snapshot.version:
+        return snapshot.metadata.id
+    try:
+        return load_snapshot(snapshot.store, version).metadata.id
+    except (CorruptTableError, InputError, UnsupportedTableError, ObjectNotFoundError):
+        return None
