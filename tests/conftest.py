@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.golden import WHY_ABSENT, golden_root
 
-SERVERS = ("spark", "azurite", "s3")
+SERVERS = ("spark", "cluster", "connect", "azurite", "s3")
 """Fixtures that start a process; the first one a test uses decides which worker runs it."""
 
 settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])

@@ -39,3 +39,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     _require(bool(servers.delta_jars()), "Delta for Spark")
     with servers.spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.SparkCluster]:
+    """A standalone cluster of two workers. A process has one Spark: drivers are processes of their own."""
+    _require(bool(servers.delta_jars()), "Delta for Spark")
+    with servers.spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server. Clients are processes of their own."""
+    _require(bool(servers.delta_jars()), "Delta for Spark")
+    with servers.spark_connect(tmp_path_factory.mktemp("connect")) as address:
+        yield address

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,8 +12,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,31 +67,61 @@ def _answers(endpoint: str) -> bool:
     return True
 
 
-def _await(process: subprocess.Popen[bytes], endpoint: str, log: Path, seconds: float) -> None:
+def _await(process: subprocess.Popen[bytes], ready: Callable[[], bool], what: str, log: Path, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while not _answers(endpoint):
+    while not ready():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise ServerNotReady(f"{endpoint} does not answer; its log ends: {log.read_text()[-1000:]}")
+            raise ServerNotReady(f"{what} does not answer; its log ends: {log.read_text()[-1000:]}")
         time.sleep(0.05)
 
 
 @contextmanager
 def running(command: Sequence[str], endpoint: str, seconds: float = 60.0) -> Iterator[None]:
     """Run `command` until the block ends; enter it when `endpoint` answers over HTTP."""
-    with tempfile.TemporaryDirectory(prefix="sidecar-server-") as name:
-        log = Path(name, "log")
-        with log.open("wb") as sink:
-            process = subprocess.Popen(command, cwd=name, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL)
+    with (
+        tempfile.TemporaryDirectory(prefix="sidecar-server-") as name,
+        _process(command, Path(name), lambda: _answers(endpoint), endpoint, seconds),
+    ):
+        yield
+
+
+@contextmanager
+def _process(
+    command: Sequence[str],
+    workdir: Path,
+    ready: Callable[[], bool],
+    what: str,
+    seconds: float = 60.0,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a group of its own, so that it goes together with what it started."""
+    log = Path(workdir, f"{what.rpartition('/')[2]}.log")
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command,
+            cwd=workdir,
+            stdout=sink,
+            stderr=sink,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | (environment or {}),
+            start_new_session=True,
+        )
+    try:
+        _await(process, ready, what, log, seconds)
+        yield process
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            _await(process, endpoint, log, seconds)
-            yield
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            os.killpg(process.pid, number)
+            process.wait(10)
+        except ProcessLookupError:
+            process.wait()
+        except subprocess.TimeoutExpired:
+            continue
 
 
 @contextmanager
@@ -202,3 +234,91 @@ def _stop(session: SparkSession) -> None:
 
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCluster:
+    """A standalone cluster on loopback."""
+
+    master: str
+    """For `--master`."""
+    workers: tuple[int, ...]
+    """Process ids of the workers; executors are their children."""
+    settings: dict[str, str]
+    """What a driver needs beside the master."""
+
+
+@contextmanager
+def spark_cluster(workdir: Path, workers: int = 2) -> Iterator[SparkCluster]:
+    """A master and workers of one core and one gigabyte each, from the pip package."""
+    port, web = free_port(), free_port()
+    master = f"spark://127.0.0.1:{port}"
+    with ExitStack() as stack:
+
+        def start(name: str, kind: str, page: int, alive: int, *more: str) -> int:
+            command = [str(_spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+            command += ["--host", "127.0.0.1", "--webui-port", str(page), *more]
+            environment = _daemon_environment(workdir / name)
+            process = _process(command, workdir, lambda: _alive_workers(web) >= alive, name, 60, environment)
+            return stack.enter_context(process).pid
+
+        start("master", "master.Master", web, 0, "--port", str(port))
+        size = ("--cores", "1", "--memory", "1g")
+        pids = [
+            start(f"worker-{n}", "worker.Worker", free_port(), n, *size, "--work-dir", f"{workdir}/work-{n}", master)
+            for n in range(1, workers + 1)
+        ]
+        settings = spark_settings(workdir, "700m") | {"spark.executor.memory": "512m"}
+        yield SparkCluster(master, tuple(pids), settings)
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _daemon_environment(local: Path) -> dict[str, str]:
+    local.mkdir(parents=True, exist_ok=True)
+    return {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "128m",
+        "SPARK_DAEMON_JAVA_OPTS": JVM,
+        "SPARK_LOCAL_DIRS": str(local),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+def _alive_workers(web: int) -> int:
+    """As the master's page has it; -1 while there is none."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+            return int(json.load(answer)["aliveworkers"])
+    except OSError:
+        return -1
+
+
+@contextmanager
+def spark_connect(workdir: Path) -> Iterator[str]:
+    """A Spark Connect server with Delta; gives the address for `SparkSession.builder.remote`."""
+    port = free_port()
+    settings = spark_settings(workdir, "1g") | {
+        "spark.master": "local[2]",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+    }
+    command = [str(_spark_home() / "bin" / "spark-submit")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    with _process(command, workdir, lambda: _accepts(port), "connect", 60, environment):
+        yield f"sc://127.0.0.1:{port}"
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""Following a table that others write: each poll is one LIST, and each new checkpoint gets its index.
+
+Only the newest checkpoint counts: a watcher that comes late, or writers that are fast, cost one build, not many.
+Nothing is remembered between runs; where to go on is what the table's own index says.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from delta_sidecar.errors import DeltaSidecarError, OptionError, StoreUnavailableError, UnsupportedTableError
+from delta_sidecar.index.builder import BuildOptions, BuildReport
+from delta_sidecar.index.discovery import find_base
+from delta_sidecar.index.manifest import CommitIdentity
+from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.segment import Listing
+from delta_sidecar.log.snapshot import load_snapshot
+from delta_sidecar.storage.opening import open_store
+from delta_sidecar.storage.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+INTERVAL: Final = 30.0
+"""Seconds between two looks at the log."""
+LONGEST_PAUSE: Final = 300.0
+"""However often it failed, the next try comes within so many seconds (or within the interval)."""
+
+Builder: TypeAlias = Callable[[int], BuildReport]
+"""Builds the index of a version."""
+OnError: TypeAlias = Callable[[DeltaSidecarError, float], None]
+"""Told what went wrong and how many seconds later it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReport:
+    """What a watch came to."""
+
+    polls: int
+    builds: int
+    failures: int
+    version: int | None
+    """Of the newest index there was when it ended."""
+
+
+def watch(
+    uri: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    interval: float = INTERVAL,
+    tail_commits: int | None = None,
+    stop: threading.Event | None = None,
+    on_build: Callable[[BuildReport], None] | None = None,
+    on_error: OnError | None = None,
+    options: BuildOptions | None = None,
+    build: Builder | None = None,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> WatchReport:
+    """Index every new checkpoint of a table until `stop` is set.
+
+    With `tail_commits` the head is indexed too, whenever so many commits are newer than the newest index: for tables
+    whose writers make few checkpoints, or none. What may pass (a store that does not answer, a cleaner at work, a
+    table being made again) is tried again, later each time; what will not is raised. `build` stands in for the build
+    on Spark; without it Spark is started only for what is too large for one process.
+    """
+    if interval <= 0 or (tail_commits is not None and tail_commits < 1):
+        raise OptionError("the interval and the number of commits of a watch must be above 0")
+
+    def build_on_spark(version: int) -> BuildReport:
+        from delta_sidecar.pipeline.build import build_table
+
+        chosen = options or BuildOptions()
+        return build_table(uri, version, chosen, storage_options, spark, master, conf, progress)
+
+    follower = _Follower(open_store(uri, storage_options), tail_commits, build or build_on_spark)
+    return _Watch(follower, interval, on_build or _ignore, on_error or _ignore).run(stop or threading.Event())
+
+
+def _ignore(*event: object) -> None:
+    """For who does not listen."""
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set, so that a watch ends after the build that is under way."""
+    stop = threading.Event()
+
+    def set_stop(number: int, frame: Any) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The loop around a follower: when to look, and what to do when looking fails."""
+
+    follower: _Follower
+    interval: float
+    on_build: Callable[[BuildReport], None]
+    on_error: OnError
+    polls: int = 0
+    builds: int = 0
+    failures: int = 0
+    failed_in_row: int = 0
+
+    def run(self, stop: threading.Event) -> WatchReport:
+        while not stop.is_set():
+            stop.wait(self._poll())
+        return WatchReport(self.polls, self.builds, self.failures, self.follower.indexed)
+
+    def _poll(self) -> float:
+        """Look once; how long to wait until the next look."""
+        self.polls += 1
+        try:
+            report = self.follower.step()
+        except DeltaSidecarError as error:
+            return self._failed(error)
+        self.failed_in_row = 0
+        if report is not None and report.mode != "current":
+            self.builds += 1
+            self.on_build(report)
+        return self.interval
+
+    def _failed(self, error: DeltaSidecarError) -> float:
+        """Before anything went well only the connection may be at fault; later all that may pass is waited for."""
+        never_worked = self.polls == self.failures + 1
+        lasting = (UnsupportedTableError, OptionError)
+        if isinstance(error, lasting) or (never_worked and not isinstance(error, StoreUnavailableError)):
+            raise error
+        self.failures += 1
+        self.failed_in_row += 1
+        self.follower.forget()
+        delay = min(self.interval * 2.0**self.failed_in_row, max(self.interval, LONGEST_PAUSE))
+        _log.warning("%s; trying again in %.0f s", error, delay)
+        self.on_error(error, delay)
+        return delay
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Knows up to where the index goes, and what to index next."""
+
+    store: Store
+    tail_commits: int | None
+    build: Builder
+    indexed: int | None = None
+    commit: CommitIdentity | None = None
+    """The commit file of the version that is indexed, by which a table made again is told."""
+
+    def forget(self) -> None:
+        self.indexed = self.commit = None
+
+    def step(self) -> BuildReport | None:
+        """Look at the log and build what is due."""
+        listing = self._log()
+        target = self._due(listing)
+        if target is None:
+            return None
+        report = self.build(target)
+        self._remember(report.version, listing)
+        return report
+
+    def _remember(self, version: int, listing: Listing) -> None:
+        meta = listing.commits.get(version)
+        self.indexed, self.commit = version, None if meta is None else CommitIdentity.of(meta)
+
+    def _log(self) -> Listing:
+        """The log from the indexed version on: one LIST, unless that version is no longer what it was."""
+        if self.indexed is not None and self.commit is not None:
+            listing = list_log(self.store, self.indexed)
+            found = listing.commits.get(self.indexed)
+            if found is not None and self.commit.is_of(found):
+                return listing
+        self.forget()
+        snapshot = load_snapshot(self.store)
+        index, _ = find_base(snapshot)
+        if index is not None:
+            self._remember(index.manifest.version, snapshot.listing)
+        return snapshot.listing
+
+    def _due(self, listing: Listing) -> int | None:
+        """The newest checkpoint, or the head behind a long tail, if the index does not reach it yet."""
+        head, bases = listing.head, listing.bases(listing.head)
+        reached = -1 if self.indexed is None else self.indexed
+        if self.tail_commits is not None and head - reached >= self.tail_commits:
+            return head
+        return bases[0].version if bases and bases[0].version > reached else None
