@@ -7,6 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,7 @@ def test_a_poll_without_news_is_one_request(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(watching, "open_store", counting)
     costs: list[int] = []
     watched(log, *[lambda: costs.append(len(counted[0].requests))] * 3)
-    assert [later - earlier for earlier, later in zip(costs, costs[1:])] == [1, 1]
+    assert [later - earlier for earlier, later in pairwise(costs)] == [1, 1]
 
 
 def test_what_may_pass_is_tried_again_later_each_time(tmp_path: Path) -> None:
