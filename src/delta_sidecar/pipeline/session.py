@@ -1,0 +1,215 @@
+"""A Spark session for the command: local unless told otherwise, quiet, in UTC, with Delta's jars.
+
+The functions of the pipeline take a session or a DataFrame; only the command makes one. Delta's jars are looked for in
+the directory `DELTA_SIDECAR_JARS` names, else in `.cache/jars` of the checkout or of the current directory, else Spark
+resolves them itself (`spark.jars.packages`), which needs a package repository at every first start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from delta_sidecar.errors import SparkError
+from delta_sidecar.pipeline.hadoop import SECRET_NAMES, hadoop_options
+from delta_sidecar.storage.uri import parse_location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS_VARIABLE = "DELTA_SIDECAR_JARS"
+_CHECKOUT = Path(__file__).resolve().parents[3]
+_SESSION = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.session.timeZone": "UTC",
+}
+_PROCESS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": SECRET_NAMES,
+}
+_DRIVERS = {"s3": "hadoop-aws", "az": "hadoop-azure", "abfss": "hadoop-azure"}
+
+
+@contextmanager
+def spark_session(
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    uris: Sequence[str] = (),
+    app_name: str = "delta-sidecar",
+    verbose: bool = False,
+) -> Iterator[SparkSession]:
+    """The session of this process if it has one, else a new one, stopped after the block.
+
+    `uris` are the places it will work on: their drivers and credentials are set up. Unless `verbose`, what the JVM
+    says goes to a file of its own, and to nobody if all is well.
+    """
+    _check_installed()
+    from pyspark.sql import SparkSession
+
+    settings = session_settings(master, conf, storage_options, uris)
+    present = SparkSession.getActiveSession()
+    if present is not None:
+        set_storage_options(present, uris, storage_options)
+        yield present
+        return
+    session = _started(_builder(SparkSession, master, app_name, settings), verbose)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def session_settings(
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    uris: Sequence[str] = (),
+) -> dict[str, str]:
+    """All settings of a session; what the user gives counts over what we choose."""
+    given = dict(conf or {})
+    stores = {k: v for uri in uris for k, v in hadoop_options(uri, storage_options).items()}
+    if _is_remote(master):
+        return _SESSION | stores | given
+    local = _local_settings() if _is_local(master) else {}
+    named = {f"spark.hadoop.{name}": value for name, value in stores.items()}
+    return _SESSION | _PROCESS | local | named | _jar_settings(uris, given) | given
+
+
+def set_storage_options(
+    spark: SparkSession, uris: Sequence[str], storage_options: Mapping[str, str] | None = None
+) -> None:
+    """Give a session that is already there the credentials of the places it will work on."""
+    for uri in uris:
+        for name, value in hadoop_options(uri, storage_options).items():
+            spark.conf.set(name, value)
+
+
+def _is_local(master: str | None) -> bool:
+    return master is None or master.startswith("local")
+
+
+def _is_remote(master: str | None) -> bool:
+    """A Connect server has its own jars, and settings of the process that are not ours to make."""
+    return master is not None and master.startswith("sc://")
+
+
+def _local_settings() -> dict[str, str]:
+    """One machine, one process: loopback only, as many partitions as it has use for."""
+    partitions = str(4 * (os.cpu_count() or 1))
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": partitions,
+        "spark.databricks.delta.snapshotPartitions": partitions,
+    }
+
+
+def _jar_settings(uris: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+    """Jars that are at hand, and the names of those that are not; added to what the user names."""
+    jars = find_jars()
+    present = " ".join(jar.name for jar in jars)
+    packages = [] if "delta-spark" in present else [delta_coordinate()]
+    drivers = {_DRIVERS[s] for s in (parse_location(uri).scheme for uri in uris) if s in _DRIVERS}
+    packages += [f"org.apache.hadoop:{d}:{_hadoop_version()}" for d in sorted(drivers) if d not in present]
+    found = {"spark.jars": ",".join(map(str, jars)), "spark.jars.packages": ",".join(packages)}
+    return {k: v for k, v in found.items() if v and k not in given}
+
+
+def find_jars() -> list[Path]:
+    """The jars of the first directory that has any."""
+    named = os.environ.get(JARS_VARIABLE)
+    places = [Path(named)] if named else [_CHECKOUT / ".cache" / "jars", Path.cwd() / ".cache" / "jars"]
+    found = next((jars for place in places if (jars := sorted(place.glob("*.jar")))), [])
+    if named and not found:
+        raise SparkError(f"{JARS_VARIABLE} names {named}, which holds no jar; run make setup, or unset it")
+    return found
+
+
+def delta_coordinate() -> str:
+    """Delta's artifact for the installed Spark, e.g. `io.delta:delta-spark_4.2_2.13:4.4.0`."""
+    spark = ".".join(version("pyspark").split(".")[:2])
+    return f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}"
+
+
+def _hadoop_version() -> str:
+    """The Hadoop that Spark was built with: its drivers must be of the same version."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    name = next((jar.name for jar in jars.glob("hadoop-client-api-*.jar")), "")
+    return re.sub(r"hadoop-client-api-|\.jar", "", name)
+
+
+def _check_installed() -> None:
+    """One line for what is missing, rather than a traceback from deep inside."""
+    for package in ("pyspark", "delta-spark"):
+        try:
+            version(package)
+        except PackageNotFoundError:
+            raise SparkError(f"{package} is not installed; run: pip install 'delta-sidecar[spark]'") from None
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home, "bin", "java") if home else None
+    if shutil.which(str(java) if java else "java") is None:
+        where = f"JAVA_HOME names {home}, which has no bin/java" if home else "no java on the PATH"
+        raise SparkError(f"Spark needs Java 17 or newer: {where}; install it, or set JAVA_HOME")
+
+
+def _builder(kind: type[SparkSession], master: str | None, app_name: str, settings: Mapping[str, str]) -> Any:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if _is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder: Any = kind.builder.appName(app_name)
+    builder = builder.remote(master) if _is_remote(master) else builder.master(master or "local[*]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _started(builder: Any, verbose: bool) -> SparkSession:
+    with tempfile.TemporaryFile(prefix="sidecar-spark-") as said, _output_to(None if verbose else said.fileno()):
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            said.seek(0)
+            raise SparkError(f"Spark did not start: {_last_word(said.read(), error)}") from None
+    return session
+
+
+def _last_word(said: bytes, error: Exception) -> str:
+    """The line of the JVM that tells most: the last one that speaks of an error."""
+    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|exception|not found|denied", line, re.IGNORECASE)]
+    return (telling or lines or [str(error)])[-1][:500] + "; run again with --verbose to see more"
+
+
+@contextmanager
+def _output_to(target: int | None) -> Iterator[None]:
+    """What processes started in the block write to stdout and stderr goes to `target`, for as long as they live."""
+    if target is None:
+        yield
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    os.dup2(target, 1)
+    os.dup2(target, 2)
+    try:
+        yield
+    finally:
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)

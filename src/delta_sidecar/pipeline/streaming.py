@@ -1,0 +1,140 @@
+"""Ingest without an end: structured streaming, each micro-batch one commit, exactly once.
+
+A micro-batch that Spark runs again after a crash has the number it had before, and is then not added again. Numbers
+count within one checkpoint location, so the application they belong to is the query that is written down there: with a
+new checkpoint begins a new count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from delta_sidecar.errors import InputError
+from delta_sidecar.pipeline.bucketed_table import check_bucket, load_table
+from delta_sidecar.pipeline.event_time import find_column
+from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.ingest import (
+    DEFAULT_FILE_SIZE,
+    IndexWhen,
+    IngestSummary,
+    Settings,
+    give_access,
+    ingest_batch,
+    session_of,
+    settings_of,
+    spark_schema,
+)
+from delta_sidecar.pipeline.sources import Source, read_stream, source_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+
+def ingest_stream(
+    source: DataFrame | str | os.PathLike[str],
+    table: str | os.PathLike[str],
+    time_column: str,
+    checkpoint_location: str | os.PathLike[str],
+    *,
+    spark: SparkSession | None = None,
+    bucket: str = "hour",
+    bucket_column: str | None = None,
+    source_format: str | None = None,
+    schema: StructType | None = None,
+    read_options: Mapping[str, str] | None = None,
+    available_now: bool = True,
+    processing_time: str | None = None,
+    target_file_size: int | str | None = DEFAULT_FILE_SIZE,
+    app_id: str | None = None,
+    merge_schema: bool = False,
+    table_properties: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    index: IndexWhen = "checkpoint",
+    after_commit: Callable[[int], None] | None = None,
+    on_progress: Callable[[str], None] | None = None,
+    on_batch: Callable[[IngestSummary], None] | None = None,
+) -> StreamingQuery:
+    """Start a stream (a streaming frame, or the files at a path) into a table, and give back Spark's query.
+
+    `available_now` ends when all that is there has been taken; else the query goes on until it is stopped, a batch
+    every `processing_time` (`10 seconds`) or as fast as they come. `on_batch` is called with each batch's summary.
+    `app_id` is for checkpoint locations that are moved: without it the query's own id is used.
+    """
+    settings = settings_of(
+        table, time_column, bucket, bucket_column, target_file_size, merge_schema, table_properties,
+        storage_options, index, after_commit, on_progress,
+    )  # fmt: skip
+    session = session_of(source, spark)
+    frame = _stream(session, source, settings, source_format, schema, read_options)
+    place = spark_uri(checkpoint_location, storage_options)
+    step = _Step(settings, place, app_id, on_batch)
+    writer = frame.writeStream.foreachBatch(step).option("checkpointLocation", place)
+    writer = writer.trigger(availableNow=True) if available_now else _continuous(writer, processing_time)
+    with spark_failures(f"{settings.table}: the stream did not start"):
+        return writer.start()
+
+
+def _continuous(writer: Any, processing_time: str | None) -> Any:
+    return writer.trigger(processingTime=processing_time) if processing_time else writer
+
+
+def _stream(
+    spark: SparkSession,
+    source: DataFrame | str | os.PathLike[str],
+    settings: Settings,
+    source_format: str | None,
+    schema: StructType | None,
+    read_options: Mapping[str, str] | None,
+) -> DataFrame:
+    """The stream; what can be known to be wrong with it is told now, not by its first batch."""
+    snapshot = load_table(settings.open_store())
+    if snapshot is not None:
+        check_bucket(snapshot, settings.bucket)
+    files: Source | None = None
+    if isinstance(source, (str, os.PathLike)):
+        files = source_of(source, source_format, read_options, settings.storage_options)
+    give_access(spark, settings, files)
+    if files is not None:
+        known = None if snapshot is None else spark_schema(spark, settings)
+        frame = read_stream(spark, files, settings.bucket.time_column, known, schema)
+    else:
+        frame = source  # type: ignore[assignment]
+    if not frame.isStreaming:
+        raise InputError("the DataFrame is no stream; make it with spark.readStream, or use ingest")
+    find_column(frame.schema, settings.bucket.time_column, files.uri if files else "the stream")
+    return frame
+
+
+@dataclass(slots=True)
+class _Step:
+    """What is done with each micro-batch."""
+
+    settings: Settings
+    checkpoint: str
+    app_id: str | None
+    on_batch: Callable[[IngestSummary], None] | None
+    known: list[str] = field(default_factory=list)
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        spark = batch.sparkSession
+        if not self.known:
+            self.known.append(self.app_id or f"delta-sidecar-ingest-{_query_id(spark, self.checkpoint)}")
+        summary = ingest_batch(spark, batch, self.settings, (self.known[0], batch_id))
+        if self.on_batch is not None:
+            self.on_batch(summary)
+
+
+def _query_id(spark: SparkSession, checkpoint: str) -> str:
+    """The query's id, from where Spark keeps it: the same after a restart, another with another checkpoint."""
+    with spark_failures(f"{checkpoint}: the stream's own metadata cannot be read"):
+        text = spark.read.text(f"{checkpoint}/metadata").first()
+    if text is None:
+        raise InputError(f"{checkpoint}/metadata is empty; give another checkpoint location, or an app_id")
+    return str(json.loads(text[0])["id"])

@@ -1,0 +1,99 @@
+"""What a batch wrote, read from its own commit: no second pass over the data.
+
+A batch marks its commit with a token (`userMetadata` of the commit), so it is found whoever else commits meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from delta_sidecar.log.actions import Add, FileLine
+from delta_sidecar.log.commits import CommitBytes
+from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.lines import decode_lines
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.log.travel import commit_info
+from delta_sidecar.storage.store import ObjectMeta, Store
+
+_FILES_TOLD = 1 << 20
+"""Bytes from which on a file tells what its rows take; smaller ones are mostly their own footer."""
+_COMMITS_ASKED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one commit added."""
+
+    version: int
+    rows: int | None
+    """None where the table keeps no statistics."""
+    null_rows: int | None
+    """Rows in the null bucket."""
+    files: int
+    bytes: int
+    buckets: int
+    made_checkpoint: bool
+
+
+class _Records(msgspec.Struct):
+    numRecords: int | None = None
+
+
+_STATS = msgspec.json.Decoder(_Records)
+
+
+def find_written(store: Store, after: int, token: str, bucket_column: str) -> Written | None:
+    """What the commit with that token added, among those after a version; None if there is none."""
+    listing = list_log(store, after + 1)
+    commits = CommitBytes(store)
+    for version in sorted(listing.commits, reverse=True):
+        meta = listing.commits[version]
+        if version > after and (commit_info(commits, meta) or {}).get("userMetadata") == token:
+            checkpointed = any(checkpoint.version == version for checkpoint in listing.checkpoints)
+            return _told(version, list(_adds(commits, meta)), bucket_column, checkpointed)
+    return None
+
+
+def _told(version: int, adds: list[Add], bucket_column: str, made_checkpoint: bool) -> Written:
+    values = [(add.partitionValues or {}).get(bucket_column) or None for add in adds]
+    rows = [records_of(add) for add in adds]
+    return Written(
+        version,
+        _total(rows),
+        _total([count for count, value in zip(rows, values) if value is None]),
+        len(adds),
+        sum(add.size or 0 for add in adds),
+        len(set(values)),
+        made_checkpoint,
+    )
+
+
+def _total(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _adds(commits: CommitBytes, meta: ObjectMeta) -> Iterator[Add]:
+    for lines in decode_lines(commits.blocks(meta), FileLine, meta.path):
+        yield from (line.add for line in lines if line.add is not None)
+
+
+def records_of(add: Add) -> int | None:
+    """The rows of a file by its statistics."""
+    try:
+        return None if add.stats is None else _STATS.decode(add.stats).numRecords
+    except msgspec.DecodeError:
+        return None
+
+
+def recent_bytes_per_row(snapshot: Snapshot) -> float | None:
+    """What a row takes in the files the table was given last; None if they are too few or too small to tell."""
+    for commit in list(reversed(snapshot.segment.commits))[:_COMMITS_ASKED]:
+        adds = [add for add in _adds(snapshot.commits, commit.file) if (add.size or 0) >= _FILES_TOLD]
+        rows = sum(records_of(add) or 0 for add in adds)
+        if rows:
+            return sum(add.size or 0 for add in adds) / rows
+    return None
