@@ -63,6 +63,19 @@ class BuildOptions:
     """Rows a part should have."""
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the parts of a build go; it travels to whoever writes them."""
+
+    directory: str
+    version: int
+    build: str
+
+    def write(self, store: Store, rows: pa.Table, layout: Layout) -> PartEntry:
+        """Write sorted rows as a part under a name of its own."""
+        return write_part(store, self.directory, part_id(self.version, self.build), rows, layout)
+
+
 @dataclass(slots=True)
 class Build:
     """One build under way."""
@@ -82,10 +95,13 @@ class Build:
     def version(self) -> int:
         return self.snapshot.version
 
+    @property
+    def placement(self) -> Placement:
+        return Placement(self.directory, self.version, self.id)
+
     def write(self, rows: pa.Table) -> PartEntry:
         """Sort rows and write them as a part."""
-        ordered = sorted_rows(rows, self.layout.sort)
-        return write_part(self.store, self.directory, part_id(self.version, self.id), ordered, self.layout)
+        return self.placement.write(self.store, sorted_rows(rows, self.layout.sort), self.layout)
 
     def manifest(self, parts: Sequence[PartEntry]) -> Manifest:
         """The manifest of these parts, in the order of their keys."""
@@ -243,10 +259,10 @@ def _small(build: Build, notes: list[str]) -> list[PartEntry]:
     build.progress(f"{rows.num_rows:,} files read")
     if rows.num_rows <= SINGLE_ROWS:
         return [_single(build, rows)]
-    return [build.write(rows.slice(at, size)) for at, size in _slices(rows.num_rows, build.options.part_rows)]
+    return [build.write(rows.slice(at, size)) for at, size in part_slices(rows.num_rows, build.options.part_rows)]
 
 
-def _slices(count: int, goal: int) -> Iterator[tuple[int, int]]:
+def part_slices(count: int, goal: int) -> Iterator[tuple[int, int]]:
     """Equal slices of about `goal` rows."""
     pieces = max(1, -(-count // goal))
     edges = [count * piece // pieces for piece in range(pieces + 1)]
@@ -343,7 +359,7 @@ class _Sink:
         self.rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        for at, size in _slices(rows.num_rows, PART_ROWS) if rows.num_rows else ():
+        for at, size in part_slices(rows.num_rows, PART_ROWS) if rows.num_rows else ():
             if self.rows + size > PART_ROWS:
                 self.flush()
             self._tables.append(rows.slice(at, size))

@@ -54,9 +54,15 @@ def typed_stats(stats: pa.StringArray, parsed: pa.StructArray | None, leaves: tu
     """The stats of many files as flat columns; what is null in every row has none."""
     if parsed is None or parsed.null_count == len(parsed):
         return _from_texts(stats, leaves)
-    typed = _from_parsed(parsed, leaves)
-    unsure = _incomplete(typed, leaves) & valid(stats)
+    typed, unsure = typed_from_parsed(parsed, leaves)
+    unsure &= valid(stats)
     return _merged(typed, _from_texts(stats.filter(arrays.booleans(unsure)), leaves), unsure) if unsure.any() else typed
+
+
+def typed_from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> tuple[pa.Table, Flags]:
+    """What typed stats say, and the rows of which a text may say more."""
+    typed = _from_parsed(parsed, leaves)
+    return typed, _incomplete(typed, leaves)
 
 
 def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 from urllib.parse import unquote
 
@@ -50,6 +50,15 @@ class CheckpointCost:
     row_groups_read: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group of a checkpoint's file."""
+
+    file: ObjectMeta
+    number: int
+    rows: int
+
+
 @dataclass(slots=True)
 class Checkpoint:
     """An open checkpoint: footers read, sidecars found; rows are read on demand."""
@@ -72,6 +81,14 @@ class Checkpoint:
         shares = [groups[lane::most] for lane in range(most)]
         lanes = [_lane(share, columns, batch_size, DEFAULT_BUDGET // most) for share in shares if share]
         return [iter([add_rows(self.inline, columns.names)]), *lanes] if self.inline else lanes
+
+    def groups(self) -> list[RowGroup]:
+        """Every row group that may hold adds, for readers in other processes; `read_groups` reads them."""
+        return [
+            RowGroup(file.meta, group, file.metadata.row_group(group).num_rows)
+            for file in self.parquet
+            for group in file.groups_with("add.path")
+        ]
 
     def rows(self, columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The adds of the checkpoint, as rows of the asked-for columns, in one stream."""
@@ -107,6 +124,18 @@ class Checkpoint:
 
     def close(self) -> None:
         for file in self.parquet:
+            file.close()
+
+
+def read_groups(
+    store: Store, groups: Sequence[RowGroup], columns: FileColumns, batch_size: int
+) -> Iterator[pa.RecordBatch]:
+    """The adds of some row groups of a checkpoint, as rows of the asked-for columns."""
+    for meta, of_file in groupby(groups, key=attrgetter("file")):
+        file = LogParquet(store, meta)
+        try:
+            yield from _lane([(file, group.number) for group in of_file], columns, batch_size, DEFAULT_BUDGET)
+        finally:
             file.close()
 
 

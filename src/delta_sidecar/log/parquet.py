@@ -39,7 +39,8 @@ class LogParquet:
     ) -> None:
         """`budget` bounds the bytes of a remote file in memory and on their way."""
         self.path = meta.path
-        self._store, self._meta = store, meta
+        self.meta = meta
+        self._store = store
         local = store.local_path(meta.path)
         self._ranged = None if local is not None else RangedFile(store, meta.path, meta.size, budget=budget)
         self._source, self._file = self.guarded(self._open, local, metadata)
@@ -66,7 +67,7 @@ class LogParquet:
 
     def reopened(self, budget: int = DEFAULT_BUDGET) -> LogParquet:
         """The same file for another reader: its footer is not read again."""
-        return LogParquet(self._store, self._meta, self.metadata, budget)
+        return LogParquet(self._store, self.meta, self.metadata, budget)
 
     def absorb(self, other: LogParquet) -> None:
         """Take over what another reader of this file has cost."""

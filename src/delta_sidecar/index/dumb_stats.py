@@ -1,0 +1,219 @@
+"""Stats texts read the slow and simple way, value by value: what `verify` holds the typed columns against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from delta_sidecar import arrays
+from delta_sidecar.index.layout import Leaf, Path
+from delta_sidecar.index.typing import KINDS, NUM_RECORDS, TIGHT_BOUNDS, column
+from delta_sidecar.log.schema import DecimalType, PrimitiveType
+from delta_sidecar.values import temporal
+from delta_sidecar.values.comparison import INTEGERS, decimals
+from delta_sidecar.values.widening import Side, rounded_decimal
+
+Value: TypeAlias = tuple[Any, bool]
+"""A value as Arrow stores it, None if unknown; and whether it is all that the text says."""
+_Parse: TypeAlias = Callable[[Any], Value]
+
+_UNKNOWN: Final[Value] = (None, False)
+_INFINITE: Final = {"Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": float("-inf")}
+_NUMPY: Final = {"byte": np.int8, "short": np.int16, "integer": np.int32, "long": np.int64, "date": np.int32}
+
+
+class _Number(str):
+    """A number with a fraction or an exponent, as it is written."""
+
+    __slots__ = ()
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_Number)
+_TOPS: Final = {"numRecords": NUM_RECORDS, "tightBounds": TIGHT_BOUNDS}
+_KINDS: Final = {key: kind for kind, key in KINDS.items()}
+
+
+@dataclass(slots=True)
+class DumbStats:
+    """What the texts of some rows say."""
+
+    columns: dict[str, pa.Array]
+    lost: dict[str, list[int]]
+    """Rows whose value of a column is not all that the text says."""
+    more: list[int]
+    """Rows that say things no column is for."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    values: dict[str, dict[int, Any]] = field(default_factory=dict)
+    lost: dict[str, list[int]] = field(default_factory=dict)
+    more: list[int] = field(default_factory=list)
+
+    def take(self, name: str, row: int, value: Value) -> None:
+        known, exact = value
+        if known is not None:
+            self.values.setdefault(name, {})[row] = known
+        if not exact:
+            self.lost.setdefault(name, []).append(row)
+
+
+class StatsReader:
+    """Reads the stats of a table with these leaves."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self._tree: dict[str, Any] = {}
+        self._types: dict[str, Leaf] = {}
+        for leaf in leaves:
+            level = self._tree
+            for name in leaf.path[:-1]:
+                level = level.setdefault(name, {})
+            level[leaf.path[-1]] = leaf
+            self._types |= {column(kind, leaf.path): leaf for kind in ("min", "max")}
+
+    def read(self, texts: Sequence[str | None]) -> DumbStats:
+        found = _Reading()
+        for row, text in enumerate(texts):
+            if text is not None:
+                self._row(text, row, found)
+        built = {name: self._array(name, values, len(texts)) for name, values in found.values.items()}
+        return DumbStats(built, found.lost, found.more)
+
+    def _row(self, text: str, row: int, found: _Reading) -> None:
+        try:
+            content = _DECODER.decode(text)
+        except (msgspec.DecodeError, UnicodeError):
+            content = None
+        if not isinstance(content, dict):
+            found.more.append(row)
+            return
+        for key, value in content.items():
+            if value is None:
+                continue
+            if key in _TOPS:
+                found.take(_TOPS[key], row, _count(value) if key == "numRecords" else _boolean(value))
+            elif key in _KINDS:
+                self._walk(_KINDS[key], value, self._tree, (), row, found)
+            elif _says(value):
+                found.more.append(row)
+
+    def _walk(self, kind: str, value: Any, node: Any, path: Path, row: int, found: _Reading) -> None:
+        if value is None:
+            return
+        if isinstance(node, Leaf) and (kind == "null_count" or node.bound is not None):
+            parse = _count if kind == "null_count" else _parser(node, kind)
+            found.take(column(kind, path), row, parse(value))
+        elif isinstance(node, dict) and isinstance(value, dict):
+            for name, below in value.items():
+                self._walk(kind, below, node.get(name), (*path, name), row, found)
+        elif _says(value):
+            found.more.append(row)
+
+    def _array(self, name: str, values: dict[int, Any], count: int) -> pa.Array:
+        spread = [values.get(row) for row in range(count)]
+        leaf = self._types.get(name)
+        if name == TIGHT_BOUNDS:
+            return _booleans(spread)
+        return arrays.int64s(spread) if leaf is None else _bounds(spread, leaf)
+
+
+def _says(value: Any) -> bool:
+    """Whether anything but null stands in a value."""
+    return any(map(_says, value.values())) if isinstance(value, dict) else value is not None
+
+
+def _count(value: Any) -> Value:
+    return (value, True) if type(value) is int and 0 <= value < 1 << 63 else _UNKNOWN
+
+
+def _boolean(value: Any) -> Value:
+    return (value, True) if isinstance(value, bool) else _UNKNOWN
+
+
+def _text(value: Any) -> Value:
+    return (value, True) if type(value) is str else _UNKNOWN
+
+
+def _parser(leaf: Leaf, kind: str) -> _Parse:
+    match leaf.type:
+        case DecimalType():
+            scaled, side = leaf.type, Side.MINIMUM if kind == "min" else Side.MAXIMUM
+            return lambda value: _decimal(value, scaled, side)
+        case PrimitiveType(name) if name in INTEGERS:
+            return lambda value: _integer(value, INTEGERS[name])
+        case PrimitiveType("float" | "double"):
+            return _float
+        case PrimitiveType("boolean"):
+            return _boolean
+        case PrimitiveType("date"):
+            return _date
+        case PrimitiveType("timestamp" | "timestamp_ntz" as name):
+            return lambda value: _moment(value, name == "timestamp")
+    return _text
+
+
+def _integer(value: Any, bits: int) -> Value:
+    return (value, True) if type(value) is int and -(1 << bits - 1) <= value < 1 << bits - 1 else _UNKNOWN
+
+
+def _float(value: Any) -> Value:
+    if type(value) is str:
+        return (_INFINITE[value], True) if value in _INFINITE else _UNKNOWN
+    if type(value) not in (int, _Number):
+        return _UNKNOWN
+    try:
+        number = float(value)
+    except OverflowError:
+        return _UNKNOWN
+    return (number, True) if np.isfinite(number) else _UNKNOWN
+
+
+def _decimal(value: Any, data_type: DecimalType, side: Side) -> Value:
+    if type(value) not in (int, str, _Number):
+        return _UNKNOWN
+    try:
+        number = Decimal(value)
+    except InvalidOperation:
+        return _UNKNOWN
+    low, high = (rounded_decimal(number, data_type, way) for way in (Side.MINIMUM, Side.MAXIMUM))
+    return low if side is Side.MINIMUM else high, low is not None and low == high
+
+
+def _date(value: Any) -> Value:
+    days = temporal.parse_days(value) if type(value) is str else None
+    return days, days is not None
+
+
+def _moment(value: Any, zoned: bool) -> Value:
+    moment = temporal.parse_moment(value) if type(value) is str else None
+    if moment is None or (zoned and moment.offset is None) or (not zoned and moment.offset):
+        return _UNKNOWN
+    return moment.micros - (moment.offset or 0), moment.exact
+
+
+def _booleans(values: Sequence[Any]) -> pa.BooleanArray:
+    return arrays.primitives(values, pa.int8(), np.int8).cast(pa.bool_())
+
+
+def _bounds(values: Sequence[Any], leaf: Leaf) -> pa.Array:
+    assert leaf.bound is not None
+    match leaf.type:
+        case DecimalType():
+            return decimals(values, leaf.bound)
+        case PrimitiveType("string" | "binary"):
+            return arrays.strings(values)
+        case PrimitiveType("boolean"):
+            return _booleans(values)
+        case PrimitiveType("float"):
+            return arrays.primitives(values, pa.float64(), np.float64).cast(leaf.bound, safe=False)
+        case PrimitiveType("double"):
+            return arrays.primitives(values, leaf.bound, np.float64)
+        case PrimitiveType(name):
+            return arrays.primitives(values, leaf.bound, _NUMPY.get(name, np.int64))
+    raise AssertionError(f"{leaf.type} has no bounds")

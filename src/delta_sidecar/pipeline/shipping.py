@@ -1,0 +1,37 @@
+"""This package on the workers of a cluster: sent along as an archive, once a session.
+
+What it stands on (pyarrow, obstore, msgspec, numpy) must be installed there; the guide says how.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
+
+
+def ship(spark: SparkSession) -> None:
+    """Send the package to the workers, unless they are on this machine and have it."""
+    if spark in _shipped or (spark.conf.get("spark.master", "") or "").startswith("local"):
+        return
+    with tempfile.TemporaryDirectory(prefix="delta-sidecar-") as directory:
+        archive = package_archive(Path(directory))
+        spark.addArtifacts(str(archive), pyfile=True)
+    _shipped.add(spark)
+
+
+def package_archive(directory: Path) -> Path:
+    """An archive of the package, for `--py-files`."""
+    source = Path(__file__).resolve().parents[1]
+    target = directory / "delta_sidecar.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(source.rglob("*.py")):
+            archive.write(file, Path("delta_sidecar") / file.relative_to(source))
+    return target
