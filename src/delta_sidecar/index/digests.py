@@ -21,7 +21,7 @@ from delta_sidecar.values.comparison import comparable, valid
 
 Words: TypeAlias = NDArray[np.uint64]
 
-_SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
+_SPREAD: Final = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _NULL_ITEM: Final = np.uint64(0x5851F42D4C957F2D)
 """Stands for the null value of a key of a map, which is not the same as no such key."""
@@ -48,7 +48,7 @@ def text_digests(texts: pa.StringArray) -> Words:
 
 
 def _column(array: pa.Array, name: str) -> Words:
-    seed = np.uint64(zlib.crc32(name.encode("utf-8", "surrogatepass")) + 1) * _SPREAD
+    seed = np.uint64((zlib.crc32(name.encode("utf-8", "surrogatepass")) + 1) * _SPREAD % 2**64)
     if pa.types.is_map(array.type):
         return _entries(array, seed)
     return np.where(valid(array), _mixed(_values(array) + seed), np.uint64(0))
@@ -71,7 +71,8 @@ def _values(array: pa.Array) -> Words:
         return hash_keys(array.view(pa.binary()))
     if pa.types.is_decimal(kind):
         halves = _buffer(array, np.uint64, 2).reshape(-1, 2)
-        return _mixed(np.ascontiguousarray(halves[:, 0])) + halves[:, 1]
+        both: Words = _mixed(np.ascontiguousarray(halves[:, 0])) + halves[:, 1]
+        return both
     plain = comparable(array)
     if pa.types.is_floating(plain.type):
         floats = _buffer(plain, np.float64) + 0.0

@@ -5,6 +5,7 @@ Written as `{"crc32": "…", "manifest": {…}}`, the checksum over the bytes of
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -12,8 +13,10 @@ from typing import Final, Literal
 import msgspec
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.layout import SortKind
+from delta_sidecar.index.layout import Layout, Path, SortKey, SortKind
 from delta_sidecar.log.actions import Metadata, Protocol
+from delta_sidecar.log.protocol import mapping_mode
+from delta_sidecar.log.schema import DataType, StructType, parse_schema
 from delta_sidecar.storage.store import Buffer, ObjectMeta
 
 FORMAT: Final = 1
@@ -174,3 +177,21 @@ def totals(parts: Sequence[PartEntry]) -> tuple[int, int, int | None]:
     records = [part.records for part in parts]
     known = None if any(r is None for r in records) else sum(r for r in records if r is not None)
     return sum(p.rows for p in parts), sum(p.bytes for p in parts), known
+
+
+def layout_of(manifest: Manifest) -> Layout:
+    """The columns of an index, as its manifest has them; `CorruptIndexError` where the schema does not bear it out."""
+    text = manifest.metadata.schemaString
+    mode = mapping_mode(manifest.protocol, manifest.metadata)
+    schema = parse_schema(text, mode) if text else StructType()
+    layout = Layout.of(schema, manifest.metadata.partitionColumns)
+    leaves = {leaf.path: leaf for leaf in layout.leaves}
+    partition: dict[Path, DataType] = {(field.physical_name,): field.type for field in layout.partition}
+    kind, path, time = manifest.sort.kind, tuple(manifest.sort.column), tuple(manifest.time_column)
+    types = partition if kind == "partition" else {leaf.path: leaf.type for leaf in layout.leaves}
+    if (time and time not in leaves) or (kind != "modification_time" and path not in types):
+        raise CorruptIndexError(
+            f"{manifest.version}: the sort or time column is not in the table's schema; build the index again"
+        )
+    key = SortKey(kind, path, types[path]) if path else SortKey(kind)
+    return dataclasses.replace(layout, time=leaves.get(time), sort=key, granularity=manifest.sort.granularity)

@@ -212,10 +212,13 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
 def _encoded(
     columns: Mapping[str, pa.Array], layout: Layout, row_group: int, metadata: Mapping[bytes, bytes] | None
 ) -> pa.Buffer:
-    table = pa.table(dict(columns)).replace_schema_metadata(dict(metadata) if metadata else None)
+    table = pa.table(dict(columns))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, **_options(table.schema, layout)) as writer:
         writer.write_table(table, row_group_size=max(row_group, 1))
+        if metadata:
+            # Not by the schema's metadata: without the Arrow schema that is left out of the file.
+            writer.add_key_value_metadata(dict(metadata))
     return sink.getvalue()
 
 
