@@ -1,0 +1,109 @@
+"""`sidecar build` and `sidecar verify`: make the index of a table, and check it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import typer
+
+from delta_sidecar.cli.failures import UNEXPECTED
+from delta_sidecar.cli.output import write_facts, write_json
+from delta_sidecar.cli.progress import Progress
+from delta_sidecar.errors import DeltaSidecarError, OptionError
+from delta_sidecar.index.builder import BuildOptions, BuildReport
+from delta_sidecar.index.verify import VerifyReport, verify_index
+from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.watch import stopped_by_signals, watch
+from delta_sidecar.storage import open_store
+
+
+def build(
+    table: str,
+    version: int | None,
+    options: BuildOptions,
+    storage_options: Mapping[str, str],
+    master: str | None,
+    conf: Mapping[str, str],
+    as_json: bool,
+) -> None:
+    """Build an index and say what was done."""
+    with Progress() as progress:
+        progress.say("reading the log")
+        done = build_table(table, version, options, storage_options, master=master, conf=conf, progress=progress.say)
+    _tell(done, as_json)
+
+
+def follow(
+    table: str,
+    options: BuildOptions,
+    storage_options: Mapping[str, str],
+    master: str | None,
+    conf: Mapping[str, str],
+    interval: float,
+    tail_commits: int | None,
+    as_json: bool,
+) -> None:
+    """Index each new checkpoint until stopped."""
+    if options.full:
+        raise OptionError("--full and --watch do not go together: a watch builds on what is there")
+    with Progress() as progress, stopped_by_signals() as stop:
+        progress.say("waiting for a checkpoint")
+
+        def built(done: BuildReport) -> None:
+            _tell(done, as_json)
+            progress.say(f"version {done.version} is indexed, waiting for the next checkpoint")
+
+        def failed(error: DeltaSidecarError, delay: float) -> None:
+            progress.say(f"{error}; trying again in {delay:.0f} s")
+
+        watch(
+            table, storage_options, interval=interval, tail_commits=tail_commits, stop=stop, on_build=built,
+            on_error=failed, options=options, master=master, conf=conf, progress=progress.say,
+        )  # fmt: skip
+
+
+def _tell(done: BuildReport, as_json: bool) -> None:
+    if as_json:
+        write_json(asdict(done))
+    else:
+        write_facts(_built(done))
+
+
+def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
+    yield "version", str(done.version)
+    yield "files", f"{done.files:,}"
+    yield "index", f"{done.manifest}, {done.index_bytes:,} bytes"
+    if done.mode == "current":
+        yield "built", "nothing: it was there already"
+    else:
+        base = f" on version {done.built_on}" if done.built_on is not None else ""
+        yield "built", f"{done.mode}{base}, by {done.engine}, in {done.seconds:.1f} s"
+        yield "parts", f"{done.parts:,}: {done.parts_written:,} written, {done.parts_reused:,} reused"
+    yield from (("note", note) for note in done.notes)
+
+
+def verify(table: str, version: int | None, storage_options: Mapping[str, str], as_json: bool) -> None:
+    """Check an index; a problem is exit code 1."""
+    with Progress() as progress:
+        progress.say("checking the index against the log")
+        found = verify_index(open_store(table, storage_options), version)
+    if as_json:
+        write_json(_as_object(found))
+    else:
+        write_facts(_verified(found))
+    if not found.ok:
+        raise typer.Exit(UNEXPECTED)
+
+
+def _as_object(found: VerifyReport) -> dict[str, Any]:
+    return {"ok": found.ok, **asdict(found)}
+
+
+def _verified(found: VerifyReport) -> Iterator[tuple[str, str]]:
+    yield "index", found.manifest or "none"
+    if found.ok:
+        yield "verified", f"version {found.version}: {found.files:,} files in {found.parts:,} parts are as in the log"
+    yield from (("problem", problem) for problem in found.problems)
+    yield from (("note", note) for note in found.notes)
