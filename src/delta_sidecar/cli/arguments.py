@@ -41,6 +41,12 @@ ReaderOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="For the reader, e.g. delta.sidecar.batch_size=10000."),
 ]
+Master: TypeAlias = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master; this machine without it.")
+]
+Conf: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
+]
 Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", help="What is going on, on stderr.")]
 
 

@@ -46,7 +46,7 @@ class _OneLineGroup(TyperGroup):
 app = typer.Typer(
     name="sidecar",
     cls=_OneLineGroup,
-    help="The live files and rows of a Delta table, as a stream. Nothing is written to the table.",
+    help="The live files and rows of a Delta table, as a stream, and the index that finds them.",
     epilog="Exit codes: 0 done, 2 something to mend (one line on stderr), 1 unexpected, 130 interrupted.",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -202,6 +202,120 @@ def history(
         from delta_sidecar.cli.reports import history as report
 
         report(opened, limit, json)
+
+
+@app.command(epilog="Example: sidecar ingest ./landing ./events --time-column ts --bucket hour")
+def ingest(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Files of events, or a Delta table: a path or URI.")],
+    table: given.Table,
+    time_column: Annotated[str, typer.Option("--time-column", metavar="NAME", help="When an event happened.")],
+    bucket: Annotated[str, typer.Option("--bucket", help="month, day, hour, minute or second, in UTC.")] = "hour",
+    bucket_column: Annotated[
+        str | None, typer.Option("--bucket-column", metavar="NAME", help="Default: _event_hour, by the bucket.")
+    ] = None,
+    target_file_size: Annotated[
+        str, typer.Option("--target-file-size", metavar="SIZE", help="A bucket above it has several files.")
+    ] = "128MB",
+    file_format: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="parquet, json, csv or delta; told by names else.")
+    ] = None,
+    read_option: Annotated[
+        list[str] | None, typer.Option("--read-option", metavar="NAME=VALUE", help="For Spark's reader, e.g. sep=;.")
+    ] = None,
+    app_id: Annotated[str | None, typer.Option("--app-id", help="With --batch-id: add this batch only once.")] = None,
+    batch_id: Annotated[int | None, typer.Option("--batch-id", min=0, help="Numbers that grow.")] = None,
+    merge_schema: Annotated[bool, typer.Option("--merge-schema", help="Add new columns to the table.")] = False,
+    table_property: Annotated[
+        list[str] | None, typer.Option("--table-property", metavar="NAME=VALUE", help="If the table is made.")
+    ] = None,
+    index: Annotated[str, typer.Option("--index", help="After each checkpoint, always or never.")] = "checkpoint",
+    stream: Annotated[bool, typer.Option("--stream", help="Take what is new since the last time.")] = False,
+    checkpoint_location: Annotated[
+        str | None, typer.Option("--checkpoint-location", metavar="DIR", help="Where a stream writes how far it came.")
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help="A stream goes on until stopped, e.g. '10 seconds'.")
+    ] = None,
+    master: given.Master = None,
+    conf: given.Conf = None,
+    json: given.Json = False,
+    storage_option: given.StorageOption = None,
+    verbose: given.Verbose = False,
+) -> None:
+    """Add events to a table of time buckets, with Spark; the table is made if it is not there."""
+    stores = given.pairs("--storage-option", storage_option)
+    reads, properties = given.pairs("--read-option", read_option), given.pairs("--table-property", table_property)
+    settings = given.pairs("--conf", conf)
+    _log_to_stderr(verbose)
+    with reported(verbose, stores):
+        from delta_sidecar.cli.ingest import Order, index_when, run
+
+        order = Order(
+            source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, merge_schema,
+            app_id, batch_id, properties, index_when(index), stream, checkpoint_location, every, stores,
+        )  # fmt: skip
+        run(order, master, settings, json, verbose)
+
+
+@app.command(epilog="Example: sidecar build s3://lake/events --storage-option region=eu-central-1")
+def build(
+    table: given.Table,
+    version: given.Version = None,
+    full: Annotated[bool, typer.Option("--full", help="Anew, even where an index could be built on.")] = False,
+    sort_column: Annotated[
+        str | None,
+        typer.Option("--sort-column", metavar="NAME", help="What the index is sorted by; told by the schema."),
+    ] = None,
+    time_column: Annotated[
+        str | None, typer.Option("--time-column", metavar="NAME", help="Whose bounds every listing has at hand.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Index each new checkpoint, until stopped.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="With --watch: between two looks.")
+    ] = 30.0,
+    tail_commits: Annotated[
+        int | None,
+        typer.Option(
+            "--tail-commits", min=1, metavar="N", help="With --watch: index N commits without a checkpoint, too."
+        ),
+    ] = None,
+    master: given.Master = None,
+    conf: given.Conf = None,
+    json: given.Json = False,
+    storage_option: given.StorageOption = None,
+    verbose: given.Verbose = False,
+) -> None:
+    """Build the index beside the log, on top of the last one where there is one; Spark only where it is large."""
+    stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
+    if watch and version is not None:
+        raise typer.BadParameter("--watch follows the newest version; leave --version out")
+    _log_to_stderr(verbose)
+    with reported(verbose, stores):
+        from delta_sidecar.cli import index
+        from delta_sidecar.index.builder import BuildOptions
+
+        options = BuildOptions(sort_column, time_column, full)
+        if watch:
+            index.follow(table, options, stores, master, settings, interval, tail_commits, json)
+        else:
+            index.build(table, version, options, stores, master, settings, json)
+
+
+@app.command(epilog="Exit codes: 0 the index is as the log says, 1 it is not, 2 it could not be checked.")
+def verify(
+    table: given.Table,
+    version: given.Version = None,
+    json: given.Json = False,
+    storage_option: given.StorageOption = None,
+    verbose: given.Verbose = False,
+) -> None:
+    """Check every byte of the index, and each file and bound in it against a replay of the log."""
+    stores = given.pairs("--storage-option", storage_option)
+    _log_to_stderr(verbose)
+    with reported(verbose, stores):
+        from delta_sidecar.cli import index
+
+        index.verify(table, version, stores, json)
 
 
 if __name__ == "__main__":

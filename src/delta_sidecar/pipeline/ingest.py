@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
 from delta_sidecar.errors import DeltaSidecarError, InputError, OptionError
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
+INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
 DEFAULT_FILE_SIZE = 128_000_000
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -157,8 +158,8 @@ def settings_of(
     on_progress: Callable[[str], None] | None,
 ) -> Settings:
     """The arguments of an ingest, checked."""
-    if index not in ("checkpoint", "always", "never"):
-        raise OptionError(f"index {index!r} is none of checkpoint, always, never")
+    if index not in INDEX_WHEN:
+        raise OptionError(f"index {index!r} is none of {', '.join(INDEX_WHEN)}")
     return Settings(
         parse_location(table).text,
         bucket_of_arguments(time_column, bucket, bucket_column),

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delta_sidecar.errors import InputError
+from delta_sidecar import errors
+from delta_sidecar.errors import InputError, SparkError
 from delta_sidecar.pipeline.bucketed_table import check_bucket, load_table
 from delta_sidecar.pipeline.event_time import find_column
 from delta_sidecar.pipeline.failures import spark_failures
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
+
+_OURS = re.compile(r"delta_sidecar\.errors\.(\w+): (.+)")
 
 
 def ingest_stream(
@@ -79,6 +84,27 @@ def ingest_stream(
     writer = writer.trigger(availableNow=True) if available_now else _continuous(writer, processing_time)
     with spark_failures(f"{settings.table}: the stream did not start"):
         return writer.start()
+
+
+def await_end(query: StreamingQuery, stop: Callable[[], bool] | None = None) -> None:
+    """Wait until a stream has ended, or stop it as soon as `stop` says so; what a batch failed with is raised."""
+    with _batch_failures(), spark_failures("the stream broke off"):
+        while not query.awaitTermination(1):
+            if stop is not None and stop():
+                query.stop()
+
+
+@contextmanager
+def _batch_failures() -> Iterator[None]:
+    """Our own errors come back from Spark as text: the error they were is raised again."""
+    try:
+        yield
+    except SparkError as error:
+        match = _OURS.search(str(error.__cause__))
+        kind = getattr(errors, match[1], None) if match else None
+        if match is None or kind is None:
+            raise
+        raise kind(match[2]) from error
 
 
 def _continuous(writer: Any, processing_time: str | None) -> Any:

@@ -1,0 +1,150 @@
+"""`sidecar ingest`: events into a table of time buckets, by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from delta_sidecar.cli.output import write_facts, write_json
+from delta_sidecar.cli.progress import Progress
+from delta_sidecar.errors import OptionError
+from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments, check_bucket, load_table
+from delta_sidecar.pipeline.ingest import INDEX_WHEN, IndexWhen, IngestSummary, bytes_of, ingest
+from delta_sidecar.pipeline.session import spark_session
+from delta_sidecar.pipeline.sources import source_of
+from delta_sidecar.pipeline.streaming import await_end, ingest_stream
+from delta_sidecar.pipeline.watch import stopped_by_signals
+from delta_sidecar.storage import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the command was asked to do."""
+
+    source: str
+    table: str
+    time_column: str
+    bucket: str = "hour"
+    bucket_column: str | None = None
+    file_format: str | None = None
+    read_options: Mapping[str, str] = field(default_factory=dict)
+    target_file_size: str = "128MB"
+    merge_schema: bool = False
+    app_id: str | None = None
+    batch_id: int | None = None
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    index: IndexWhen = "checkpoint"
+    stream: bool = False
+    checkpoint_location: str | None = None
+    every: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def check(self) -> None:
+        """What can be known to be wrong before Spark is started."""
+        bytes_of(self.target_file_size)
+        if self.stream and self.checkpoint_location is None:
+            raise OptionError("--stream needs --checkpoint-location: where Spark writes down how far it came")
+        if self.stream and self.batch_id is not None:
+            raise OptionError("--batch-id is for a single batch; a stream numbers its own")
+        if not self.stream and (self.checkpoint_location is not None or self.every is not None):
+            raise OptionError("--checkpoint-location and --every belong to --stream")
+        if not self.stream and (self.app_id is None) != (self.batch_id is None):
+            raise OptionError("--app-id and --batch-id go together: both, or none")
+        source_of(self.source, self.file_format, self.read_options, self.storage_options)
+        bucket = bucket_of_arguments(self.time_column, self.bucket, self.bucket_column)
+        table = load_table(open_store(self.table, self.storage_options))
+        if table is not None:
+            check_bucket(table, bucket)
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """The arguments of both kinds of ingest."""
+        return {
+            "bucket": self.bucket,
+            "bucket_column": self.bucket_column,
+            "source_format": self.file_format,
+            "read_options": self.read_options,
+            "target_file_size": self.target_file_size,
+            "app_id": self.app_id,
+            "merge_schema": self.merge_schema,
+            "table_properties": self.table_properties,
+            "storage_options": self.storage_options,
+            "index": self.index,
+        }
+
+
+def index_when(text: str) -> IndexWhen:
+    """The choice of that name."""
+    found = next((name for name in INDEX_WHEN if name == text), None)
+    if found is None:
+        raise OptionError(f"--index {text!r} is none of {', '.join(INDEX_WHEN)}")
+    return found
+
+
+def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool, verbose: bool) -> None:
+    """Carry out an order on a session made for it."""
+    order.check()
+    uris = [order.source, order.table, *([order.checkpoint_location] if order.checkpoint_location else [])]
+    with Progress() as progress:
+        progress.say("starting Spark")
+        with spark_session(master, conf, order.storage_options, uris, "delta-sidecar ingest", verbose) as spark:
+            progress.watch(spark)
+            found = (_streamed if order.stream else _batch)(spark, order, progress, as_json)
+    if not as_json:
+        write_facts(_lines(found))
+
+
+def _batch(spark: SparkSession, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
+    done = ingest(
+        order.source, order.table, order.time_column, spark=spark, batch_id=order.batch_id,
+        on_progress=progress.say, **order.shared,
+    )  # fmt: skip
+    if as_json:
+        write_json(msgspec.to_builtins(done))
+    return [done]
+
+
+def _streamed(spark: SparkSession, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
+    """A summary a batch, as they come; until all is taken, or until stopped where batches are to go on."""
+    found: list[IngestSummary] = []
+
+    def on_batch(done: IngestSummary) -> None:
+        found.append(done)
+        if as_json:
+            write_json(msgspec.to_builtins(done))
+
+    assert order.checkpoint_location is not None
+    with stopped_by_signals() as stop:
+        query = ingest_stream(
+            order.source, order.table, order.time_column, order.checkpoint_location, spark=spark,
+            available_now=order.every is None, processing_time=order.every,
+            on_progress=progress.say, on_batch=on_batch, **order.shared,
+        )  # fmt: skip
+        await_end(query, stop.is_set)
+    return found
+
+
+def _lines(found: list[IngestSummary]) -> Iterator[tuple[str, str]]:
+    if not found:
+        yield "batches", "0: there was nothing new"
+        return
+    yield "table", found[-1].table
+    if len(found) > 1:
+        yield "batches", f"{len(found):,}"
+    yield "version", str(found[-1].version)
+    rows = [done.rows for done in found]
+    yield "rows", "not told: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
+    if nulls := sum(done.null_bucket_rows or 0 for done in found):
+        yield "without a time", f"{nulls:,} rows, in the null bucket"
+    yield "files", f"{sum(done.files for done in found):,}, {sum(done.bytes for done in found):,} bytes"
+    yield "buckets", f"{sum(done.buckets for done in found):,}"
+    if replayed := sum(done.skipped_as_replayed for done in found):
+        yield "skipped", f"{replayed:,}: in the table already"
+    yield "indexed", "yes" if found[-1].indexed else "no"
+    yield "seconds", f"{sum(done.seconds for done in found):.1f}"
