@@ -318,5 +318,39 @@ def verify(
         index.verify(table, version, stores, json)
 
 
+@app.command(epilog="Example: sidecar maintain ./events --dry-run, then the same without it")
+def maintain(
+    table: given.Table,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what each step would do; write nothing.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="STEP", help="optimize, vacuum, checkpoint, index, garbage; repeatable."),
+    ] = None,
+    skip: Annotated[
+        list[str] | None, typer.Option("--skip", metavar="STEP", help="All steps but this one; repeatable.")
+    ] = None,
+    retain_hours: Annotated[
+        float | None,
+        typer.Option("--retain-hours", min=0, metavar="N", help="For VACUUM; the table's own retention without it."),
+    ] = None,
+    target_file_size: Annotated[
+        str, typer.Option("--target-file-size", metavar="SIZE", help="Files below half of it are put together.")
+    ] = "128MB",
+    master: given.Master = None,
+    conf: given.Conf = None,
+    json: given.Json = False,
+    storage_option: given.StorageOption = None,
+    verbose: given.Verbose = False,
+) -> None:
+    """Put small files together, delete old ones, make a checkpoint and its index, drop what indexes left behind."""
+    stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
+    _log_to_stderr(verbose)
+    with reported(verbose, stores):
+        from delta_sidecar.cli.maintain import Order, run
+
+        order = Order(table, dry_run, only or (), skip or (), retain_hours, target_file_size, stores)
+        run(order, master, settings, json)
+
+
 if __name__ == "__main__":
     run()

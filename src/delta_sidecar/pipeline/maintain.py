@@ -1,0 +1,315 @@
+"""The upkeep of a table in one go: small files together, old ones away, a checkpoint, its index, no garbage.
+
+Every step looks at the table as it is, does what is due and nothing else. So a run that was broken off is simply run
+again, and a run on a table in good order changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from delta_sidecar.errors import OptionError
+from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.index.discovery import find_base
+from delta_sidecar.index.live import tail_of
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, literal, partition_fields, predicate
+from delta_sidecar.storage.opening import open_store
+from delta_sidecar.storage.store import Store
+from delta_sidecar.values.bucket import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Step: TypeAlias = Literal["optimize", "vacuum", "checkpoint", "index", "garbage"]
+STEPS: Final[tuple[Step, ...]] = get_args(Step)
+State: TypeAlias = Literal["done", "due", "nothing to do"]
+"""`due` is what a dry run finds to be done."""
+
+TARGET_FILE_SIZE: Final = 128 << 20
+BUCKETS_A_COMMIT: Final = 100
+"""So many buckets are optimized in one commit: a run that is broken off has the earlier ones."""
+INTERVAL: Final = "delta.checkpointInterval"
+INTERVAL_BEFORE: Final = "sidecar.checkpointInterval"
+"""Holds the table's own interval while it is changed, so that one left behind by a crash is put right."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What became of one step."""
+
+    step: Step
+    state: State
+    summary: str
+    """One line, for people."""
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
+    """The same, for machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """What a run did, or would do."""
+
+    uri: str
+    dry_run: bool
+    version: int
+    """The newest version after it."""
+    steps: tuple[StepReport, ...]
+
+
+def maintain(
+    spark: SparkSession | None,
+    uri: str,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    steps: Collection[str] = STEPS,
+    dry_run: bool = False,
+    retain_hours: float | None = None,
+    target_file_size: int = TARGET_FILE_SIZE,
+    options: BuildOptions | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> MaintenanceReport:
+    """Run the steps that are asked for, in their order. Without a session one is made if a step needs it.
+
+    `retain_hours` is how long files that the table no longer has are kept by VACUUM; without it the table's own
+    `delta.deletedFileRetentionDuration` counts. A dry run writes nothing.
+    """
+    unknown = set(steps) - set(STEPS)
+    if unknown:
+        raise OptionError(f"no step {', '.join(sorted(unknown))}; the steps are {', '.join(STEPS)}")
+    if target_file_size < 2 or (retain_hours is not None and retain_hours < 0):
+        raise OptionError("the target file size must be above 1 byte, the hours to retain not below 0")
+    store = open_store(uri, storage_options)
+    load_snapshot(store)
+    with ExitStack() as stack:
+        session = _Session(stack, spark, uri, storage_options, master, conf)
+        run = _Run(store, uri, session, dry_run, retain_hours, target_file_size, options, progress or _ignore)
+        reports = tuple(run.step(step) for step in STEPS if step in steps)
+    return MaintenanceReport(store.root_uri, dry_run, load_snapshot(store).version, reports)
+
+
+def _ignore(message: str) -> None:
+    """For who does not listen."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """Spark for the table, started when a step first needs it."""
+
+    stack: ExitStack
+    spark: SparkSession | None
+    uri: str
+    storage_options: Mapping[str, str] | None = field(repr=False)
+    master: str | None
+    conf: Mapping[str, str] | None = field(repr=False)
+    ready: bool = False
+
+    @property
+    def table(self) -> str:
+        """The table in SQL."""
+        return f"delta.{quoted(spark_uri(self.uri, self.storage_options))}"
+
+    def get(self) -> SparkSession:
+        from delta_sidecar.pipeline.session import set_storage_options, spark_session
+
+        if self.spark is None:
+            own = spark_session(self.master, self.conf, self.storage_options, [self.uri], "delta-sidecar maintain")
+            self.spark = self.stack.enter_context(own)
+        elif not self.ready:
+            set_storage_options(self.spark, [self.uri], self.storage_options)
+        self.ready = True
+        return self.spark
+
+    def sql(self, statement: str) -> list[Any]:
+        session = self.get()
+        with spark_failures(f"{statement.split(maxsplit=1)[0]} of {self.uri} failed"):
+            return session.sql(statement).collect()
+
+    @contextmanager
+    def settings(self, given: Mapping[str, str]) -> Iterator[None]:
+        """Settings of the session for the time of a block."""
+        session = self.get()
+        before = {name: session.conf.get(name, None) for name in given}
+        _set(session, given)
+        try:
+            yield
+        finally:
+            _set(session, before)
+
+
+def _set(session: SparkSession, settings: Mapping[str, str | None]) -> None:
+    for name, value in settings.items():
+        if value is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, value)
+
+
+@dataclass(slots=True)
+class _Done:
+    """What a step came to, before it is timed."""
+
+    state: State
+    summary: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run over one table."""
+
+    store: Store
+    uri: str
+    session: _Session
+    dry_run: bool
+    retain_hours: float | None
+    target: int
+    options: BuildOptions | None
+    progress: Callable[[str], None]
+
+    def step(self, name: Step) -> StepReport:
+        self.progress(name)
+        began = time.monotonic()
+        done: _Done = getattr(self, f"_{name}")()
+        return StepReport(name, done.state, done.summary, time.monotonic() - began, done.facts)
+
+    @property
+    def _state(self) -> State:
+        return "due" if self.dry_run else "done"
+
+    # Small files together.
+
+    def _optimize(self) -> _Done:
+        snapshot = load_snapshot(self.store)
+        # Files from half the target on are left alone: writing them again would gain little.
+        crowded = crowded_buckets(snapshot, self.target // 2)
+        files = sum(bucket.files for bucket in crowded)
+        facts = {"buckets": len(crowded), "small_files": files, "bytes": sum(bucket.bytes for bucket in crowded)}
+        found = f"{files:,} small files in {len(crowded):,} buckets"
+        if not crowded:
+            return _Done("nothing to do", "no bucket has several small files", facts)
+        if self.dry_run:
+            return _Done("due", found, facts)
+        removed, added = self._compact(snapshot, crowded)
+        return _Done("done", f"{found}: {removed:,} became {added:,}", facts | {"removed": removed, "added": added})
+
+    def _compact(self, snapshot: Snapshot, crowded: list[Bucket]) -> tuple[int, int]:
+        sizes = {"maxFileSize": str(self.target), "minFileSize": str(self.target // 2)}
+        fields, removed, added = partition_fields(snapshot), 0, 0
+        with self.session.settings({f"spark.databricks.delta.optimize.{k}": v for k, v in sizes.items()}):
+            for at in range(0, len(crowded), BUCKETS_A_COMMIT):
+                where = predicate(crowded[at : at + BUCKETS_A_COMMIT], fields)
+                rows = self.session.sql(f"OPTIMIZE {self.session.table}" + (f" WHERE {where}" if where else ""))
+                removed += rows[0]["metrics"]["numFilesRemoved"]
+                added += rows[0]["metrics"]["numFilesAdded"]
+                self.progress(f"optimize: {min(at + BUCKETS_A_COMMIT, len(crowded)):,} of {len(crowded):,} buckets")
+        return removed, added
+
+    # Files that no version within the retention has.
+
+    def _vacuum(self) -> _Done:
+        retain = "" if self.retain_hours is None else f" RETAIN {self.retain_hours:g} HOURS"
+        if self.dry_run:
+            files = len(self.session.sql(f"VACUUM {self.session.table}{retain} DRY RUN"))
+            state: State = "due" if files else "nothing to do"
+            return _Done(state, f"{files:,} files that no kept version has", {"files": files})
+        before = load_snapshot(self.store).version
+        self.session.sql(f"VACUUM {self.session.table}{retain}")
+        deleted = self._vacuumed_since(before)
+        said = "files that no kept version has" if deleted is None else f"{deleted:,} files"
+        return _Done("done" if deleted != 0 else "nothing to do", f"{said} deleted", {"files": deleted})
+
+    def _vacuumed_since(self, version: int) -> int | None:
+        """How many files VACUUM says it deleted; None where its logging is off."""
+        for row in self.session.sql(f"DESCRIBE HISTORY {self.session.table} LIMIT 10"):
+            if row["operation"] == "VACUUM END" and row["version"] > version:
+                return int(row["operationMetrics"].get("numDeletedFiles", 0))
+        return None
+
+    # A checkpoint, by an interval of 1 for one commit.
+
+    def _checkpoint(self) -> _Done:
+        snapshot = load_snapshot(self.store)
+        properties = snapshot.metadata.properties
+        left_behind = INTERVAL_BEFORE in properties
+        before = (properties[INTERVAL_BEFORE] if left_behind else properties.get(INTERVAL)) or None
+        due = _changes_files(snapshot)
+        if not due and not left_behind:
+            return _Done("nothing to do", f"no file came or went since checkpoint {snapshot.segment.base_version}")
+        if self.dry_run:
+            commits = snapshot.version - snapshot.segment.base_version
+            return _Done("due", f"{commits:,} commits since the last", {"commits": commits})
+        if due:
+            self._set_properties({INTERVAL: "1", INTERVAL_BEFORE: before or ""})
+        self._restore_interval(before)
+        made = load_snapshot(self.store).segment.base_version
+        return _Done("done", f"checkpoint {made}", {"version": made})
+
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        given = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+        self.session.sql(f"ALTER TABLE {self.session.table} SET TBLPROPERTIES ({given})")
+
+    def _restore_interval(self, before: str | None) -> None:
+        """The table's own interval again; the note of it goes last."""
+        if before is not None:
+            self._set_properties({INTERVAL: before})
+        names = [INTERVAL_BEFORE, *([INTERVAL] if before is None else [])]
+        given = ", ".join(map(literal, names))
+        self.session.sql(f"ALTER TABLE {self.session.table} UNSET TBLPROPERTIES IF EXISTS ({given})")
+
+    # The index beside it, and what older ones left.
+
+    def _index(self) -> _Done:
+        snapshot = load_snapshot(self.store)
+        target = snapshot.version if _changes_files(snapshot) else snapshot.segment.base_version
+        found, _ = find_base(snapshot)
+        reached = None if found is None else found.manifest.version
+        if reached is not None and reached >= target:
+            return _Done("nothing to do", f"indexed up to version {reached}", {"version": reached})
+        if self.dry_run:
+            since = "there is none" if reached is None else f"the newest is of version {reached}"
+            return _Done("due", f"an index of version {target}; {since}", {"version": target, "built_on": reached})
+        return self._build(target)
+
+    def _build(self, version: int) -> _Done:
+        from delta_sidecar.pipeline.build import build_table
+
+        session = self.session
+        report = build_table(
+            self.uri,
+            version,
+            self.options,
+            session.storage_options,
+            session.spark,
+            session.master,
+            session.conf,
+            lambda message: self.progress(f"index: {message}"),
+        )
+        parts = f"{report.parts_written:,} parts written, {report.parts_reused:,} reused"
+        facts = {"version": report.version, "mode": report.mode, "files": report.files}
+        return _Done("done", f"version {report.version}, {report.files:,} files, {report.mode}; {parts}", facts)
+
+    def _garbage(self) -> _Done:
+        from delta_sidecar.index.garbage import collect_garbage
+
+        report = collect_garbage(self.store, dry_run=self.dry_run)
+        facts = {"files": report.files, "bytes": report.bytes}
+        state = self._state if report.files else "nothing to do"
+        return _Done(state, f"{report.files:,} files of old indexes", facts)
+
+
+def _changes_files(snapshot: Snapshot) -> bool:
+    """Whether any file came or went since the newest checkpoint."""
+    if snapshot.segment.base is None:
+        return True
+    tail = tail_of(snapshot)
+    return any(batch.num_rows for batch in tail.rows()) or bool(tail.keys)

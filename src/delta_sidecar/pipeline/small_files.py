@@ -1,0 +1,94 @@
+"""Which buckets have several small files, and how Spark is told of them.
+
+Found by our own reading of the log, so that buckets in good order cost nothing: no job, no commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar import arrays
+from delta_sidecar.index.live import tail_of
+from delta_sidecar.log.file_rows import FileColumns
+from delta_sidecar.log.schema import StructField
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.values.bucket import quoted
+
+_COLUMNS: Final = FileColumns(("path", "size", "partition_values", "deletion_vector"))
+_BATCH_ROWS: Final = 20_000
+Values: TypeAlias = tuple[str | None, ...]
+"""Partition values as the log has them, in the order of the partition columns."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """The small files of one partition."""
+
+    values: Values
+    files: int = 0
+    bytes: int = 0
+
+
+def crowded_buckets(snapshot: Snapshot, small: int) -> list[Bucket]:
+    """Partitions with two or more files below `small` bytes, in the order of their values."""
+    names = [field.physical_name for field in partition_fields(snapshot)]
+    found: dict[Values, Bucket] = {}
+    for values, size in _small_files(snapshot, small, names):
+        bucket = found.setdefault(values, Bucket(values))
+        bucket.files += 1
+        bucket.bytes += size
+    crowded = [bucket for bucket in found.values() if bucket.files > 1]
+    return sorted(crowded, key=lambda bucket: [(value is not None, value or "") for value in bucket.values])
+
+
+def partition_fields(snapshot: Snapshot) -> list[StructField]:
+    return list(snapshot.schema.select(snapshot.partition_columns))
+
+
+def _small_files(snapshot: Snapshot, small: int, names: Sequence[str]) -> Iterator[tuple[Values, int]]:
+    limit = arrays.int64s([small])[0]
+    for batch in _live(snapshot):
+        few = batch.filter(pc.less(batch.column("size"), limit))
+        for pairs, size in zip(few.column("partition_values").to_pylist(), few.column("size").to_pylist()):
+            values = dict(pairs or ())
+            yield tuple(values.get(name) or None for name in names), size
+
+
+def _live(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    tail = tail_of(snapshot)
+    yield from tail.rows()
+    base = snapshot.open_base()
+    if base is not None:
+        try:
+            yield from tail.replay.base(base.rows(_COLUMNS, _BATCH_ROWS))
+        finally:
+            base.close()
+
+
+def predicate(buckets: Sequence[Bucket], fields: Sequence[StructField]) -> str | None:
+    """SQL that holds for these buckets alone; None where the table is not partitioned."""
+    if not fields:
+        return None
+    return " OR ".join(f"({_matches(bucket.values, fields)})" for bucket in buckets)
+
+
+def _matches(values: Values, fields: Sequence[StructField]) -> str:
+    return " AND ".join(f"{quoted(f.name)} {_equals(value, f)}" for value, f in zip(values, fields, strict=True))
+
+
+def _equals(value: str | None, field: StructField) -> str:
+    if value is None:
+        return "IS NULL"
+    text = literal(value)
+    return f"= {text}" if str(field.type) == "string" else f"= CAST({text} AS {field.type})"
+
+
+def literal(text: str) -> str:
+    """A string as SQL text."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
