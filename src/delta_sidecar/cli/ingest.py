@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -18,9 +18,6 @@ from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from delta_sidecar.pipeline.watch import stopped_by_signals
 from delta_sidecar.storage import open_store
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +97,7 @@ def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool
         write_facts(_lines(found))
 
 
-def _batch(spark: SparkSession, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
+def _batch(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
     done = ingest(
         order.source, order.table, order.time_column, spark=spark, batch_id=order.batch_id,
         on_progress=progress.say, **order.shared,
@@ -110,7 +107,7 @@ def _batch(spark: SparkSession, order: Order, progress: Progress, as_json: bool)
     return [done]
 
 
-def _streamed(spark: SparkSession, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
+def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
     """A summary a batch, as they come; until all is taken, or until stopped where batches are to go on."""
     found: list[IngestSummary] = []
 

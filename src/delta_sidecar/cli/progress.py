@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from rich.status import Status
 
 _TERMINAL_SECONDS = 0.25
@@ -24,7 +23,7 @@ class Progress:
         self._terminal = sys.stderr.isatty()
         self._begun = time.monotonic()
         self._step = ""
-        self._spark: SparkSession | None = None
+        self._spark: Any = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._status: Status | None = None
@@ -33,7 +32,7 @@ class Progress:
         """Begin a step."""
         self._step = step
 
-    def watch(self, spark: SparkSession) -> None:
+    def watch(self, spark: Any) -> None:
         """Show the tasks of this session, too."""
         self._spark = spark
 

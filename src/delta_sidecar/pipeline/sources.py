@@ -86,7 +86,7 @@ def infer_format(uri: str, storage_options: Mapping[str, str] | None = None) -> 
     ending = _ENDINGS.get(_ending(uri))
     if ending is not None and not _is_directory(uri):
         return ending
-    store = open_location(parse_location(_GLOB.split(uri)[0]), storage_options)
+    store = open_location(parse_location(_root(uri)), storage_options)
     if any(_names(store, "_delta_log/")):
         return "delta"
     for name in _names(store, ""):
@@ -95,6 +95,12 @@ def infer_format(uri: str, storage_options: Mapping[str, str] | None = None) -> 
     if ending is not None:
         return ending
     raise InputError(f"cannot tell the format of {uri}: no Delta log, no .parquet, .json or .csv there; give --format")
+
+
+def _root(uri: str) -> str:
+    """The directory above the first part of a path that is a pattern."""
+    start = _GLOB.split(uri)[0]
+    return start if start == uri else start.rpartition("/")[0] or "."
 
 
 def _is_directory(uri: str) -> bool:

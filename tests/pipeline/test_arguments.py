@@ -1,0 +1,225 @@
+"""What is asked for, checked before anything is done: buckets, sizes, sources, existing tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delta_sidecar.errors import InputError, OptionError, SparkError, UnknownColumnError
+from delta_sidecar.pipeline import bucketed_table as bucketed
+from delta_sidecar.pipeline.bucketed_table import Bucket, bucket_of_arguments, check_bucket, load_table
+from delta_sidecar.pipeline.failures import spark_failures, told
+from delta_sidecar.pipeline.ingest import bytes_of, ingest
+from delta_sidecar.pipeline.sources import Source, infer_format, source_of
+from delta_sidecar.storage import open_store
+from delta_sidecar.testing.table_builder import LogBuilder
+from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression, unix_bucket_expression
+from tests.cli.running import assert_refused, invoke
+
+HOUR = Bucket("ts", "hour", "_event_hour")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("128MB", 128_000_000), ("1 GiB", 1 << 30), (5000, 5000), ("1.5kb", 1500), ("7", 7), ("2t", 2 * 10**12)],
+)
+def test_sizes(text: int | str, expected: int) -> None:
+    assert bytes_of(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "big", "-1", "0", "1XB", "MB"])
+def test_no_sizes(text: str) -> None:
+    with pytest.raises(OptionError, match="file size"):
+        bytes_of(text)
+
+
+def test_buckets() -> None:
+    assert bucket_of_arguments("ts", "hour", None) == HOUR
+    assert bucket_of_arguments("ts", "day", "d").column == "d"
+    for bucket, column, word in (
+        ("week", None, "month"),
+        ("day", "_delta", "_delta_log"),
+        ("day", "TS", "time column"),
+    ):
+        with pytest.raises(OptionError, match=word):
+            bucket_of_arguments("ts", bucket, column)
+
+
+def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    with pytest.raises(OptionError, match="go together"):
+        ingest(tmp_path, tmp_path / "t", "ts", app_id="a")
+    with pytest.raises(OptionError, match="never"):
+        ingest(tmp_path, tmp_path / "t", "ts", index="sometimes")  # type: ignore[arg-type]
+
+
+def test_formats_by_name(tmp_path: Path) -> None:
+    for name, expected in (
+        ("a.parquet", "parquet"), ("b.json.gz", "json"), ("c.NDJSON", "json"), ("d.csv", "csv"), ("e.tsv.bz2", "csv"),
+    ):  # fmt: skip
+        (tmp_path / name).touch()
+        assert infer_format(str(tmp_path / name)) == expected
+    assert infer_format(str(tmp_path / "*.csv")) == "csv"
+
+
+def test_formats_by_content(tmp_path: Path) -> None:
+    (tmp_path / "files" / "day=1").mkdir(parents=True)
+    (tmp_path / "files" / "_SUCCESS").touch()
+    (tmp_path / "files" / "day=1" / "part-0.snappy.parquet").touch()
+    assert infer_format(str(tmp_path / "files")) == "parquet"
+    assert infer_format(str(tmp_path / "files" / "day=*")) == "parquet"
+    LogBuilder(tmp_path / "table.csv").metadata({"ts": "timestamp"}).commit()
+    assert infer_format(str(tmp_path / "table.csv")) == "delta"
+    for absent in ("nowhere", "files/none"):
+        with pytest.raises(InputError, match="--format"):
+            infer_format(str(tmp_path / absent))
+    with pytest.raises(OptionError, match="parquet"):
+        source_of(tmp_path, "avro")
+
+
+def test_text_is_read_strictly_and_in_utc() -> None:
+    assert Source("x.csv", "csv").reader_options == {"mode": "FAILFAST", "timeZone": "UTC", "header": "true"}
+    assert Source("x.tsv.gz", "csv", {"mode": "PERMISSIVE"}).reader_options["sep"] == "\t"
+    assert Source("x.tsv", "csv", {"mode": "PERMISSIVE"}).reader_options["mode"] == "PERMISSIVE"
+    assert Source("x", "parquet").reader_options == {}
+    assert "hush" not in repr(Source("x", "csv", {}, {"secret": "hush"}))
+
+
+def table(root: Path, expression: str | None, partition: tuple[str, ...] = ("_event_hour",), **columns: str) -> Any:
+    """An empty table with a bucket column of that expression."""
+    fields: list[dict[str, Any]] = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, kind in {"ts": "timestamp", "id": "long", **columns}.items()
+    ]
+    if expression is not None:
+        metadata = {GENERATION_EXPRESSION: expression} if expression else {}
+        fields.append({"name": "_event_hour", "type": "string", "nullable": True, "metadata": metadata})
+    import json
+
+    builder = LogBuilder(root)
+    schema = json.dumps({"type": "struct", "fields": fields})
+    builder.metadata({"ts": "timestamp"}, partition_by=list(partition))
+    builder.commit()
+    log = root / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "metaData" in line:
+            line["metaData"]["schemaString"] = schema
+    log.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = load_table(open_store(root))
+    assert found is not None
+    return found
+
+
+def test_our_own_bucket_is_taken_in_both_forms(tmp_path: Path) -> None:
+    check_bucket(table(tmp_path / "new", bucket_expression("`ts`", "hour")), HOUR)
+    check_bucket(table(tmp_path / "old", unix_bucket_expression("ts", "hour")), HOUR)
+    check_bucket(table(tmp_path / "case", bucket_expression("ts", "hour")), Bucket("TS", "hour", "_EVENT_HOUR"))
+    assert load_table(open_store(tmp_path / "absent")) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "partition", "bucket", "words"),
+    [
+        (None, (), HOUR, ("no bucket column", "new table")),
+        ("", ("_event_hour",), HOUR, ("no bucket column", "new table")),
+        ("date_format(ts, 'yyyyMMddHH')", ("_event_hour",), HOUR, ("date_format", "new table")),
+        (bucket_expression("ts", "day"), ("_event_hour",), HOUR, ("day of ts", "--bucket")),
+        (bucket_expression("ts", "hour"), ("_event_hour",), Bucket("id", "hour", "_event_hour"), ("hour of ts",)),
+        (bucket_expression("ts", "hour"), ("_event_hour",), Bucket("ts", "day", "_event_day"), ("hour of ts",)),
+        (bucket_expression("ts", "hour"), ("_event_hour", "id"), HOUR, ("_event_hour, id", "alone")),
+        (bucket_expression("ts", "hour"), (), HOUR, ("nothing", "alone")),
+    ],
+)
+def test_other_tables_are_refused(
+    tmp_path: Path, expression: str | None, partition: tuple[str, ...], bucket: Bucket, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check_bucket(table(tmp_path, expression, partition), bucket)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_statement_that_makes_a_table() -> None:
+    from pyspark.sql import types as t
+
+    wide = t.StructType([t.StructField(f"f{n}", t.IntegerType()) for n in range(60)])
+    schema = t.StructType(
+        [
+            t.StructField("ts", t.TimestampNTZType()),
+            t.StructField("m", t.MapType(t.StringType(), t.ArrayType(t.DecimalType(10, 2)))),
+            t.StructField("wide", wide),
+        ]
+    )
+    text = bucketed.create_statement("/a`b", schema, HOUR, "timestamp_ntz", {"k'": "v\\"})
+    assert "delta.`/a``b`" in text
+    assert "`ts` timestamp_ntz" in text
+    assert "MAP<string, ARRAY<decimal(10,2)>>" in text
+    assert "`f59`: int" in text
+    assert "PARTITIONED BY (`_event_hour`)" in text
+    assert text.endswith(r"TBLPROPERTIES ('k\'' = 'v\\')")
+    odd = t.StructType([t.StructField("a", t.ArrayType(t.StructType([t.StructField("b c", t.LongType())])))])
+    assert "'delta.columnMapping.mode' = 'name'" in bucketed.create_statement("/t", odd, HOUR, "timestamp")
+
+
+def test_columns_that_do_not_fit_are_named() -> None:
+    from pyspark.sql import types as t
+
+    there = t.StructType.fromDDL("a INT, b STRUCT<x: INT, y: ARRAY<STRUCT<z: DOUBLE>>>, c DOUBLE, d BIGINT")
+    fits = t.StructType.fromDDL("A INT, b STRUCT<x: SMALLINT, y: ARRAY<STRUCT<z: FLOAT>>>, d INT")
+    bucketed.check_columns(fits, there, False, "t")
+    new = t.StructType.fromDDL("a INT, e INT, b STRUCT<x: INT, n: INT>")
+    with pytest.raises(InputError, match=r"e, b\.n; pass --merge-schema"):
+        bucketed.check_columns(new, there, False, "t")
+    bucketed.check_columns(new, there, True, "t")
+    wrong = t.StructType.fromDDL("a STRING, b STRUCT<y: ARRAY<STRUCT<z: STRING>>>, d DOUBLE")
+    with pytest.raises(InputError, match=r"a is string, in the table int, b\.y\.z is string.*d is double"):
+        bucketed.check_columns(wrong, there, True, "t")
+
+
+def test_what_spark_says_is_one_line() -> None:
+    from pyspark.errors import PySparkException
+
+    trace = (
+        "Job aborted.\n\tat x.y\nCaused by: z: [MALFORMED_CSV_RECORD] Malformed CSV record: 1,2 SQLSTATE: KD000\n\tat q"
+    )
+    assert told(trace) == ("MALFORMED_CSV_RECORD", "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,2 SQLSTATE: KD000")
+    with pytest.raises(InputError, match=r"^reading: \[MALFORMED"), spark_failures("reading"):
+        raise PySparkException(trace)
+    with pytest.raises(SparkError, match=r"^writing: boom$"), spark_failures("writing"):
+        raise PySparkException("boom\n\tat x")
+
+
+def test_the_command_refuses_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ts\n2026-01-01\n")
+    table(tmp_path / "plain", None, ())
+    order = ("ingest", tmp_path / "a.csv", tmp_path / "t", "--time-column", "ts")
+    for extra, words in (
+        (("--bucket", "week"), ["week", "hour"]),
+        (("--target-file-size", "big"), ["big"]),
+        (("--format", "avro"), ["avro", "parquet"]),
+        (("--stream",), ["--checkpoint-location"]),
+        (("--every", "1 second"), ["--stream"]),
+        (("--app-id", "x"), ["--batch-id"]),
+        (("--stream", "--checkpoint-location", "c", "--batch-id", "1"), ["--batch-id"]),
+        (("--index", "maybe"), ["maybe"]),
+        (("--conf", "x"), ["--conf"]),
+        (("--bucket-column", "_delta"), ["_delta"]),
+    ):
+        assert_refused(invoke(*order, *extra), *words)
+    assert_refused(invoke("ingest", tmp_path / "nowhere", tmp_path / "t", "--time-column", "ts"), "nowhere", "--format")
+    assert_refused(invoke("ingest", tmp_path / "a.csv", tmp_path / "plain", "--time-column", "ts"), "no bucket column")
+    assert_refused(invoke("ingest", tmp_path / "a.csv", tmp_path / "t"), "--time-column")
+
+
+def test_an_unknown_column_is_named() -> None:
+    from pyspark.sql import types as t
+
+    from delta_sidecar.pipeline.event_time import find_column
+
+    schema = t.StructType.fromDDL("Time TIMESTAMP, time2 INT")
+    assert find_column(schema, "time", "here").name == "Time"
+    with pytest.raises(UnknownColumnError, match="'ts' in here; its columns: Time, time2"):
+        find_column(schema, "ts", "here")
