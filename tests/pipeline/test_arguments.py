@@ -124,7 +124,7 @@ def test_our_own_bucket_is_taken_in_both_forms(tmp_path: Path) -> None:
     ("expression", "partition", "bucket", "words"),
     [
         (None, (), HOUR, ("no bucket column", "new table")),
-        ("", ("_event_hour",), HOUR, ("no bucket column", "new table")),
+        ("", ("_event_hour",), HOUR, ("not generated", "new table")),
         ("date_format(ts, 'yyyyMMddHH')", ("_event_hour",), HOUR, ("date_format", "new table")),
         (bucket_expression("ts", "day"), ("_event_hour",), HOUR, ("day of ts", "--bucket")),
         (bucket_expression("ts", "hour"), ("_event_hour",), Bucket("id", "hour", "_event_hour"), ("hour of ts",)),
@@ -164,17 +164,24 @@ def test_the_statement_that_makes_a_table() -> None:
     assert "'delta.columnMapping.mode' = 'name'" in bucketed.create_statement("/t", odd, HOUR, "timestamp")
 
 
+def struct(**fields: Any) -> Any:
+    from pyspark.sql import types as t
+
+    return t.StructType([t.StructField(name, kind) for name, kind in fields.items()])
+
+
 def test_columns_that_do_not_fit_are_named() -> None:
     from pyspark.sql import types as t
 
-    there = t.StructType.fromDDL("a INT, b STRUCT<x: INT, y: ARRAY<STRUCT<z: DOUBLE>>>, c DOUBLE, d BIGINT")
-    fits = t.StructType.fromDDL("A INT, b STRUCT<x: SMALLINT, y: ARRAY<STRUCT<z: FLOAT>>>, d INT")
+    i, s, d = t.IntegerType(), t.StringType(), t.DoubleType()
+    there = struct(a=i, b=struct(x=i, y=t.ArrayType(struct(z=d))), c=d, d=t.LongType())
+    fits = struct(A=i, b=struct(x=t.ShortType(), y=t.ArrayType(struct(z=t.FloatType()))), d=i)
     bucketed.check_columns(fits, there, False, "t")
-    new = t.StructType.fromDDL("a INT, e INT, b STRUCT<x: INT, n: INT>")
+    new = struct(a=i, e=i, b=struct(x=i, n=i))
     with pytest.raises(InputError, match=r"e, b\.n; pass --merge-schema"):
         bucketed.check_columns(new, there, False, "t")
     bucketed.check_columns(new, there, True, "t")
-    wrong = t.StructType.fromDDL("a STRING, b STRUCT<y: ARRAY<STRUCT<z: STRING>>>, d DOUBLE")
+    wrong = struct(a=s, b=struct(y=t.ArrayType(struct(z=s))), d=d)
     with pytest.raises(InputError, match=r"a is string, in the table int, b\.y\.z is string.*d is double"):
         bucketed.check_columns(wrong, there, True, "t")
 
@@ -182,10 +189,9 @@ def test_columns_that_do_not_fit_are_named() -> None:
 def test_what_spark_says_is_one_line() -> None:
     from pyspark.errors import PySparkException
 
-    trace = (
-        "Job aborted.\n\tat x.y\nCaused by: z: [MALFORMED_CSV_RECORD] Malformed CSV record: 1,2 SQLSTATE: KD000\n\tat q"
-    )
-    assert told(trace) == ("MALFORMED_CSV_RECORD", "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,2 SQLSTATE: KD000")
+    line = "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,2 SQLSTATE: KD000"
+    trace = f"Job aborted.\n\tat x.y\nCaused by: z: {line}\n\tat q"
+    assert told(trace) == ("MALFORMED_CSV_RECORD", line)
     with pytest.raises(InputError, match=r"^reading: \[MALFORMED"), spark_failures("reading"):
         raise PySparkException(trace)
     with pytest.raises(SparkError, match=r"^writing: boom$"), spark_failures("writing"):
@@ -219,7 +225,7 @@ def test_an_unknown_column_is_named() -> None:
 
     from delta_sidecar.pipeline.event_time import find_column
 
-    schema = t.StructType.fromDDL("Time TIMESTAMP, time2 INT")
+    schema = struct(Time=t.TimestampType(), time2=t.IntegerType())
     assert find_column(schema, "time", "here").name == "Time"
     with pytest.raises(UnknownColumnError, match="'ts' in here; its columns: Time, time2"):
         find_column(schema, "ts", "here")

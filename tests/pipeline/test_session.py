@@ -39,7 +39,8 @@ def test_a_cluster_is_not_told_to_stay_on_loopback(jars: Path) -> None:
 
 
 def test_a_connect_server_is_sent_settings_of_the_session_only(jars: Path) -> None:
-    found = session_settings("sc://host", {"spark.sql.ansi.enabled": "true"}, {"access_key_id": "k", "secret_access_key": "s"}, ["s3://b/t"])  # fmt: skip
+    keys = {"access_key_id": "k", "secret_access_key": "s"}
+    found = session_settings("sc://host", {"spark.sql.ansi.enabled": "true"}, keys, ["s3://b/t"])
     assert found["fs.s3a.access.key"] == "k"
     assert not {"spark.jars", "spark.sql.extensions", "spark.log.level"} & set(found)
 
