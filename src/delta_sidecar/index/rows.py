@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.index.layout import Layout, SortKey
-from delta_sidecar.index.typing import column, native_typed, path_of, typed_stats
+from delta_sidecar.index.typing import column, native_typed, one_minimum, path_of, typed_stats
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.values.partition_values import partition_column
@@ -38,6 +38,19 @@ def index_rows(files: pa.RecordBatch, layout: Layout) -> pa.Table:
     return pa.table(columns)
 
 
+def file_key(files: pa.RecordBatch, layout: Layout) -> pa.Array:
+    """The sort key of file rows, without typing the rest of their stats; null where it is unknown."""
+    sort = layout.sort
+    if sort.kind == "modification_time":
+        return files.column("modification_time")
+    if sort.kind == "partition":
+        field = next(f for f in layout.partition if (f.physical_name,) == sort.path)
+        return partition_column(files.column("partition_values"), field).values
+    leaf = next(leaf for leaf in layout.leaves if leaf.path == sort.path)
+    parsed = files.column(STATS_PARSED) if STATS_PARSED in files.schema.names else None
+    return one_minimum(files.column("stats"), parsed, leaf)
+
+
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
     """Rows of several tables in one, whatever columns each has."""
     return pa.concat_tables(tables, promote_options="default").combine_chunks()
@@ -59,8 +72,9 @@ def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
 
 def whole(chunked: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
-    combined = chunked.combine_chunks()
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+    if chunked.num_chunks == 1:
+        return chunked.chunk(0)
+    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
 
 
 def sorted_rows(rows: pa.Table, sort: SortKey) -> pa.Table:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.layout import Leaf, Path
+from delta_sidecar.log.file_rows import STATS_PARSED
 from delta_sidecar.log.schema import PrimitiveType
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS, valid
@@ -54,15 +55,23 @@ def typed_stats(stats: pa.StringArray, parsed: pa.StructArray | None, leaves: tu
     """The stats of many files as flat columns; what is null in every row has none."""
     if parsed is None or parsed.null_count == len(parsed):
         return _from_texts(stats, leaves)
-    typed, unsure = typed_from_parsed(parsed, leaves)
-    unsure &= valid(stats)
+    typed, unsure = typed_from_parsed(parsed, stats, leaves)
     return _merged(typed, _from_texts(stats.filter(arrays.booleans(unsure)), leaves), unsure) if unsure.any() else typed
 
 
-def typed_from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> tuple[pa.Table, Flags]:
-    """What typed stats say, and the rows of which a text may say more."""
+def typed_from_parsed(parsed: pa.StructArray, stats: pa.StringArray, leaves: Sequence[Leaf]) -> tuple[pa.Table, Flags]:
+    """What typed stats say, and the rows of which the text says more."""
     typed = _from_parsed(parsed, leaves)
-    return typed, _incomplete(typed, leaves)
+    return typed, _incomplete(typed, stats)
+
+
+def stats_without_needless_text(files: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
+    """File rows without the text of stats that typed ones say in full: there is less to carry about."""
+    if STATS_PARSED not in files.schema.names:
+        return files
+    _, unsure = typed_from_parsed(files.column(STATS_PARSED), files.column("stats"), leaves)
+    text = pc.if_else(arrays.booleans(unsure), files.column("stats"), arrays.strings([None])[0])
+    return files.set_column(files.schema.get_field_index("stats"), "stats", text)
 
 
 def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:
@@ -70,6 +79,22 @@ def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:
     columns.setdefault(NUM_RECORDS, arrays.nulls(count, pa.int64()))
     kept = {name: array for name, array in columns.items() if name == NUM_RECORDS or array.null_count < count}
     return pa.table(kept)
+
+
+def one_minimum(stats: pa.StringArray, parsed: pa.StructArray | None, leaf: Leaf) -> pa.Array:
+    """The minimum of one leaf: where only its order counts, not that nothing is lost."""
+    assert leaf.bound is not None
+    path = ("minValues", *leaf.path)
+    values = _one_decoder(leaf).read(stats)[path]
+    texts = _bound_builder(leaf, Side.MINIMUM)(values)
+    array = None if parsed is None else _descendant(parsed, path)
+    typed = None if array is None else native_typed(array, "min", leaf)
+    return texts if typed is None else pc.coalesce(typed, texts)
+
+
+@lru_cache(maxsize=16)
+def _one_decoder(leaf: Leaf) -> LeafDecoder:
+    return LeafDecoder({("minValues", *leaf.path): _wire_python(leaf)})
 
 
 # Typed stats of a checkpoint.
@@ -121,18 +146,17 @@ def native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
     return native(converted(array, leaf.type, _SIDES[kind]), leaf)
 
 
-def _incomplete(typed: pa.Table, leaves: Sequence[Leaf]) -> Flags:
-    """Rows of which the text may say more: no count of rows, or a bound missing where there are values."""
-    records = typed.column(NUM_RECORDS).combine_chunks()
-    unsure = ~valid(records)
-    for leaf in leaves:
-        for kind in ("min", "max"):
-            counts, bounds = column("null_count", leaf.path), column(kind, leaf.path)
-            if leaf.bound is None or counts not in typed.column_names:
-                continue
-            some = pc.less(typed.column(counts).combine_chunks(), records)
-            missing = ~valid(typed.column(bounds).combine_chunks()) if bounds in typed.column_names else True
-            unsure |= arrays.to_numpy_bool(pc.coalesce(some, arrays.booleans(np.ones(1, np.bool_))[0])) & missing
+def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
+    """Rows whose text says something that the typed stats do not: it has not as many leaves as they have.
+
+    A count that is off for another reason (a text with `":` in a value, a key that is null) only costs a look.
+    """
+    told = np.zeros(len(stats), np.int64)
+    for name in typed.column_names:
+        told += valid(_whole(typed.column(name)))
+    said = pc.subtract(pc.count_substring(stats, '":'), pc.count_substring(stats, '":{'))
+    counts = np.frombuffer(said.buffers()[1], np.int32)[said.offset : said.offset + len(said)]
+    unsure: Flags = (counts != told) & valid(stats)
     return unsure
 
 
@@ -297,8 +321,9 @@ def _lost_count(found: pa.Table, columns: dict[str, pa.Array]) -> Flags:
 
 
 def _whole(chunked: pa.ChunkedArray) -> pa.Array:
-    combined = chunked.combine_chunks()
-    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+    if chunked.num_chunks == 1:
+        return chunked.chunk(0)
+    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
 
 
 def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flags]:

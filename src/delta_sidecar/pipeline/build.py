@@ -1,7 +1,7 @@
 """The index of a large table, built on Spark: tasks read the log and write parts, the driver sees samples and receipts.
 
     shares of the log ──► sample of keys ──► edges of ranges
-    shares of the log ──► rows, each with the number of its range ──► exchange ──► parts ──► receipts
+    shares of the log ──► rows in parcels to their ranges ──► exchange ──► parts ──► receipts
 
 Public DataFrame API only, so it runs on Spark Connect and on managed Spark. Small tables and small changes need no
 session at all.
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,18 +21,15 @@ import pyarrow.compute as pc
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, SparkError
 from delta_sidecar.index.builder import Build, BuildOptions, BuildReport, build_index
-from delta_sidecar.index.layout import Layout, Leaf
 from delta_sidecar.index.live import expected_rows, tail_of
 from delta_sidecar.index.manifest import PartEntry
-from delta_sidecar.index.typing import KINDS
+from delta_sidecar.index.rows import SOURCE_COLUMNS
 from delta_sidecar.log.checkpoints import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows
-from delta_sidecar.log.file_rows import STATS_PARSED
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.pipeline.ddl import column_ddl
-from delta_sidecar.pipeline.tasks import FILE_COLUMNS, RECEIPT, Share, Work, typed_struct
+from delta_sidecar.pipeline.tasks import PARCEL_DDL, RECEIPT_DDL, Share, Work, key_type, packed
 from delta_sidecar.storage.opening import open_store
-from delta_sidecar.values.comparison import comparison_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +39,8 @@ DRIVER_TAIL: Final = 64 << 20
 SHARE_ROWS: Final = 250_000
 """Rows of a checkpoint that a task reads, at least."""
 MOST_SHARES: Final = 2_000
+LOT_ROWS: Final = 200_000
+"""Actions that a task replays."""
 SAMPLES_A_PART: Final = 200
 MOST_SAMPLES: Final = 200_000
 
@@ -113,73 +111,63 @@ class _Run:
     def __init__(self, build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> None:
         self._build = build
         self._spark = spark
-        self._expected = expected_rows(build.snapshot)
-        self._count = max(1, -(-self._expected // build.options.part_rows))
-        stride = max(build.options.part_rows // SAMPLES_A_PART, self._expected // MOST_SAMPLES, 1)
-        self._work = Work(uri, storage_options, build.placement, build.layout, stride=stride)
+        expected = expected_rows(build.snapshot)
+        stride = max(build.options.part_rows // SAMPLES_A_PART, expected // MOST_SAMPLES, 1)
+        lots = max(1, expected // LOT_ROWS)
+        self._work = Work(uri, storage_options, build.placement, build.layout, stride=stride, lots=lots)
 
     def parts(self) -> list[PartEntry]:
         base = self._build.snapshot.open_base()
-        try:
-            groups = [] if base is None else base.groups()
-            self._work = replace(self._work, typed=_typed_leaves(base, self._build.layout))
-            inline = _inline(base)
-        finally:
-            if base is not None:
-                base.close()
+        groups, inline = ([], None) if base is None else (base.groups(), _inline(base))
+        if base is not None:
+            base.close()
         commits = self._build.snapshot.segment.commits
         if sum(commit.file.size for commit in commits) <= DRIVER_TAIL and inline is None:
             return self._masked(groups)
-        return self._reduced(groups, commits, inline)
+        return self._replayed(groups, commits, inline)
 
     def _masked(self, groups: list[RowGroup]) -> list[PartEntry]:
         """The driver replays the tail; tasks read the base and leave out what it hides."""
         tail = tail_of(self._build.snapshot)
-        newest = [Share(rows=batch) for batch in tail.rows()]
-        shares = (*newest, *_group_shares(groups))
-        self._work = replace(self._work, shares=shares, masked=tuple(set(tail.keys)))
-        if not shares:
-            return []
-        numbers = self._spark.range(0, len(shares), 1, len(shares))
-        expected = self._find_edges(numbers.mapInArrow(self._work.sampled, self._sample_ddl))
-        self._build.progress(f"{expected:,} live files in {len(shares)} shares; writing {self._count} ranges")
-        return self._written(numbers.mapInArrow(self._work.ranged, self._ranged_ddl), expected)
+        newest = [Share(rows=packed([batch])) for batch in tail.rows()]
+        numbers = self._share((*newest, *_group_shares(groups)), masked=tuple(set(tail.keys)))
+        expected, ranges = self._find_edges(numbers.mapInArrow(self._work.sample_shares, self._sample_ddl))
+        return self._written(numbers.mapInArrow(self._work.range_shares, PARCEL_DDL), expected, ranges)
 
-    def _reduced(
+    def _replayed(
         self, groups: list[RowGroup], commits: tuple[CommitRange, ...], inline: pa.RecordBatch | None
     ) -> list[PartEntry]:
-        """Spark finds the newest action of every key, of base and tail together."""
-        from pyspark.sql import functions as F
-
-        shares = [*_group_shares(groups), *_commit_shares(commits)]
-        shares += [] if inline is None else [Share(rows=inline)]
-        self._work = replace(self._work, shares=tuple(shares))
-        self._build.progress(f"reducing {len(commits)} commits in {len(shares)} shares")
-        numbers = self._spark.range(0, len(shares), 1, len(shares))
-        ddl = f"key binary, version bigint, live boolean, sequence bigint, {self._rows_ddl}"
-        actions = numbers.mapInArrow(self._work.keyed, ddl)
-        names = [*FILE_COLUMNS, *([STATS_PARSED] if self._work.typed is not None else [])]
-        newest = F.max_by(F.struct("live", *names), F.struct("version", "live", "sequence")).alias("newest")
-        live = actions.groupBy("key").agg(newest).where("newest.live").select("newest.*").drop("live").persist()
+        """Tasks replay base and tail together, each a lot of the keys."""
+        at_hand = [] if inline is None else [Share(rows=packed([inline]))]
+        numbers = self._share((*at_hand, *_group_shares(groups), *_commit_shares(commits)))
+        self._build.progress(f"replaying {len(commits)} commits in {self._work.lots} lots")
+        actions = _by_number(numbers.mapInArrow(self._work.lot_shares, PARCEL_DDL), self._work.lots)
+        live = actions.mapInArrow(self._work.replay_lots, PARCEL_DDL).persist()
         try:
-            expected = self._find_edges(live.mapInArrow(self._work.sampled_rows, self._sample_ddl))
-            self._build.progress(f"{expected:,} live files; writing {self._count} ranges")
-            return self._written(live.mapInArrow(self._work.ranged_rows, self._ranged_ddl), expected)
+            expected, ranges = self._find_edges(live.mapInArrow(self._work.sample_parcels, self._sample_ddl))
+            return self._written(live.mapInArrow(self._work.range_parcels, PARCEL_DDL), expected, ranges)
         finally:
             live.unpersist()
 
-    def _find_edges(self, samples: DataFrame) -> int:
-        """Choose where ranges begin; gives the number of live files."""
+    def _share(self, shares: tuple[Share, ...], masked: tuple[bytes, ...] = ()) -> DataFrame:
+        """The numbers of the shares, one a partition."""
+        self._work = replace(self._work, shares=shares, masked=masked)
+        return self._spark.range(0, len(shares), 1, max(1, len(shares)))
+
+    def _find_edges(self, samples: DataFrame) -> tuple[int, int]:
+        """Choose where ranges begin; gives the number of live files, and of ranges."""
         found = samples.toArrow()
         expected = int(pc.sum(found.column("count")).as_py() or 0)
         keys = found.filter(found.column("path").is_valid()).select(["key", "path"])
-        self._count = max(1, -(-expected // self._build.options.part_rows))
-        self._work = replace(self._work, edges=_edges(keys, self._count))
-        return expected
+        ranges = max(1, -(-expected // self._build.options.part_rows))
+        edges = _edges(keys, ranges)
+        self._work = replace(self._work, edges=None if edges is None else packed([edges]))
+        self._build.progress(f"{expected:,} live files in {len(self._work.shares)} shares; writing {ranges} ranges")
+        return expected, ranges
 
-    def _written(self, rows: DataFrame, expected: int) -> list[PartEntry]:
-        exchanged = _by_range(rows, self._count)
-        receipts = exchanged.mapInArrow(self._work.written, f"{RECEIPT} binary").collect()
+    def _written(self, parcels: DataFrame, expected: int, ranges: int) -> list[PartEntry]:
+        exchanged = _by_number(parcels, ranges)
+        receipts = exchanged.mapInArrow(self._work.write_parcels, RECEIPT_DDL).collect()
         parts = [msgspec.json.decode(bytes(row[0]), type=PartEntry) for row in receipts]
         written = sum(part.rows for part in parts)
         if written != expected:
@@ -189,43 +177,15 @@ class _Run:
         return parts
 
     @property
-    def _rows_ddl(self) -> str:
-        typed = self._work.typed
-        more = [] if typed is None else [f"{STATS_PARSED} {column_ddl(typed_struct(typed))}"]
-        return ", ".join([*_FILE_DDL, *more])
-
-    @property
-    def _ranged_ddl(self) -> str:
-        return f"{self._rows_ddl}, `range` int"
-
-    @property
     def _sample_ddl(self) -> str:
-        sort = self._build.layout.sort
-        key = pa.int64() if sort.type is None else comparison_type(sort.type)
-        if key is not None and pa.types.is_decimal(key):
-            key = pa.decimal128(38, key.scale)
-        return f"key {column_ddl(key)}, path string, count bigint"
+        return f"key {column_ddl(key_type(self._build.layout))}, path string, count bigint"
 
 
-_FILE_DDL: Final = [
-    "path string",
-    "size bigint",
-    "modification_time bigint",
-    "partition_values map<string,string>",
-    "deletion_vector struct<storageType:string,pathOrInlineDv:string,offset:int,sizeInBytes:int,cardinality:bigint>",
-    "tags map<string,string>",
-    "base_row_id bigint",
-    "default_row_commit_version bigint",
-    "clustering_provider string",
-    "stats string",
-]
-
-
-def _by_range(rows: DataFrame, count: int) -> DataFrame:
-    """One partition for each range; by hash where Spark is older than 4.1, so that some partitions have several."""
-    if hasattr(rows, "repartitionById"):
-        return rows.repartitionById(count, "range")
-    return rows.repartition(count, "range")
+def _by_number(parcels: DataFrame, count: int) -> DataFrame:
+    """One partition for each number; by hash where Spark is older than 4.1, so that some partitions have several."""
+    if hasattr(parcels, "repartitionById"):
+        return parcels.repartitionById(count, "to")
+    return parcels.repartition(count, "to")
 
 
 def _edges(keys: pa.Table, count: int) -> pa.RecordBatch | None:
@@ -262,21 +222,6 @@ def _commit_shares(commits: Iterable[CommitRange]) -> list[Share]:
     return [Share(commits=tuple(share)) for share in shares]
 
 
-def _inline(base: Checkpoint | None) -> pa.RecordBatch | None:
+def _inline(base: Checkpoint) -> pa.RecordBatch | None:
     """Adds that a checkpoint's JSON top holds itself."""
-    return add_rows(base.inline, FILE_COLUMNS) if base is not None and base.inline else None
-
-
-def _typed_leaves(base: Checkpoint | None, layout: Layout) -> tuple[Leaf, ...] | None:
-    """The leaves that any file of the base has typed stats of; None if it has none."""
-    if base is None:
-        return None
-    names = {leaf for file in base.parquet for leaf in file.leaves if leaf.startswith("add.stats_parsed.")}
-    if not names:
-        return None
-    has = partial(_has_typed, names)
-    return tuple(leaf for leaf in layout.leaves if has(leaf))
-
-
-def _has_typed(names: set[str], leaf: Leaf) -> bool:
-    return any(f"add.stats_parsed.{key}.{'.'.join(leaf.path)}" in names for key in KINDS.values())
+    return add_rows(base.inline, SOURCE_COLUMNS.names) if base.inline else None
