@@ -20,6 +20,7 @@ HINT: Final = "_last_index"
 
 _MANIFEST = re.compile(r"v(\d{1,19})\.manifest\.json")
 _PART = re.compile(r"v\d{1,19}(?:-([0-9a-f]{32})(?:-\d+)?)?(?:\.core|\.stats)?\.parquet")
+_SINGLE = re.compile(r"v(\d{1,19})\.parquet")
 _LEASE = re.compile(r"([0-9a-f]{32})\.lease\.json")
 
 
@@ -50,6 +51,12 @@ def part_id(version: int, build: str) -> str:
 def single_id(version: int) -> str:
     """The part of a table that is small enough for one, found without a manifest."""
     return f"v{version}"
+
+
+def single_version(name: str) -> int | None:
+    """The version of the part of a small table; None if it is none."""
+    match = _SINGLE.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def is_part(name: str) -> bool:
