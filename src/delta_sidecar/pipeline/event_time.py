@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 _DATE = "^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
+_NO_SECONDS = f"({_DATE}[T ][0-9]{{1,2}}:[0-9]{{1,2}})($| *[A-Za-z+-])"
 _ZONE = ":[0-9.]+ *[A-Za-z+-]"
 _SECONDS: dict[Granularity, int] = {"day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
 
@@ -49,7 +50,7 @@ def with_time(frame: DataFrame, name: str, where: str, wanted: TimeType | None =
 
 def parsed_text(column: str, time_type: TimeType = "timestamp") -> str:
     """SQL: text as a time, null where it is none. Only whole dates count: Spark would take `12:30` for today's."""
-    text = f"trim({column})"
+    text = f"regexp_replace(trim({column}),'{_NO_SECONDS}','$1:00$2')"
     zoned, bare = f"{text} RLIKE '{_DATE}.*{_ZONE}'", f"{text} RLIKE '{_DATE}$'"
     if time_type == "timestamp_ntz":
         return f"CASE WHEN {zoned} THEN NULL WHEN {text} RLIKE '{_DATE}' THEN try_cast({text} AS TIMESTAMP_NTZ) END"

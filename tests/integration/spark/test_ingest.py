@@ -1,0 +1,361 @@
+"""Ingest with real Spark: buckets, files, sources; what it says of itself is what delta-spark says of the table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+
+from delta_sidecar import DeltaTable, InputError, UnknownColumnError
+from delta_sidecar.pipeline.event_time import bucket_number, parsed_text
+from delta_sidecar.pipeline.ingest import IngestSummary, ingest
+from delta_sidecar.values.bucket import GRANULARITIES, TIME_TYPES, TimeType
+from tests.integration.spark.oracle import SparkTable, with_setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MIDNIGHT = "TIMESTAMP'2026-02-10 23:45:00Z' + make_dt_interval(0, 0, 0, id * 60)"
+EVENTS = f"SELECT {MIDNIGHT} AS ts, id, id / 3 AS v, concat('n', id) AS s FROM range(0, 31)"
+"""A minute apart, from a quarter to midnight to a quarter past."""
+
+
+def files_by_bucket(table: SparkTable, column: str = "_event_hour") -> dict[str | None, int]:
+    """Files that hold each bucket, as Spark tells it, and that no file holds two."""
+    rows = table.spark.sql(
+        f"SELECT input_file_name() AS file, collect_set(coalesce({column}, 'null')) AS buckets "
+        f"FROM {table.name} GROUP BY 1"
+    ).collect()
+    assert all(len(row.buckets) == 1 for row in rows)
+    return Counter(row.buckets[0] if row.buckets[0] != "null" else None for row in rows)
+
+
+def agrees(table: SparkTable, done: IngestSummary, before: int = 0) -> None:
+    """The summary is what Spark says of the commit and of the table."""
+    detail = table.spark.sql(f"DESCRIBE DETAIL {table.name}").first()
+    newest = table.spark.sql(f"DESCRIBE HISTORY {table.name} LIMIT 1").first()
+    assert detail is not None
+    assert newest is not None
+    assert detail.numFiles == before + done.files
+    assert detail.partitionColumns == ["_event_hour"]
+    assert newest.version == done.version
+    metrics = newest.operationMetrics
+    told = (metrics["numOutputRows"], metrics["numFiles"], metrics["numOutputBytes"])
+    assert told == (str(done.rows), str(done.files), str(done.bytes))
+
+
+def test_a_quarter_to_midnight_to_a_quarter_past_is_two_buckets(table: SparkTable) -> None:
+    steps: list[str] = []
+    done = ingest(table.spark.sql(EVENTS), table.root, "ts", on_progress=steps.append)
+    assert (done.rows, done.null_bucket_rows, done.files, done.buckets, done.version) == (31, 0, 2, 2, 1)
+    assert not done.skipped_as_replayed
+    assert files_by_bucket(table) == {"2026021023": 1, "2026021100": 1}
+    agrees(table, done)
+    assert steps == ["creating the table", "counting rows", "writing 31 rows into 2 buckets"]
+    ours = table.check(["ts >= TIMESTAMP'2026-02-11 00:00:00'"])
+    assert len(ours.file_uris(predicate="ts >= TIMESTAMP'2026-02-11 00:00:00Z'")) == 1
+
+
+def test_daylight_saving_changes_nothing(table: SparkTable) -> None:
+    """The hours in which clocks are set back and forth, from a session in such a zone."""
+    source = (
+        "SELECT explode(sequence(TIMESTAMP'2026-10-24 22:00:00Z', TIMESTAMP'2026-10-25 04:00:00Z', "
+        "INTERVAL 30 MINUTES)) AS ts UNION ALL SELECT explode(sequence(TIMESTAMP'2026-03-28 22:00:00Z', "
+        "TIMESTAMP'2026-03-29 04:00:00Z', INTERVAL 30 MINUTES))"
+    )
+    with with_setting(table.spark, "spark.sql.session.timeZone", "Europe/Berlin"):
+        done = ingest(table.spark.sql(source), table.root, "ts")
+    wrong = table.frame().where("_event_hour != date_format(ts, 'yyyyMMddHH') OR _event_hour IS NULL")
+    assert wrong.count() == 0
+    assert done.buckets == done.files == 14
+    agrees(table, done)
+
+
+@pytest.mark.parametrize("time_type", TIME_TYPES)
+def test_numbers_of_buckets_follow_their_texts(spark: SparkSession, time_type: TimeType) -> None:
+    """The layout deals rows by number: two rows have one number exactly if they have one bucket."""
+    from delta_sidecar.values.bucket import bucket_expression
+
+    times = f"explode(array({time_type}'1969-12-30 22:58:57.5', {time_type}'2024-02-28 23:59:59')) AS start"
+    frame = spark.sql(f"SELECT {times}, n FROM (SELECT explode(sequence(0, 200)) AS n)")
+    for granularity in GRANULARITIES:
+        step = {"month": 86400 * 9, "day": 7200, "hour": 599, "minute": 13, "second": 0.4}[granularity]
+        row = frame.selectExpr(f"start + make_dt_interval(0, 0, 0, n * {step}) AS ts").selectExpr(
+            f"{bucket_number('ts', granularity, time_type)} AS number",
+            f"{bucket_expression('ts', granularity, time_type)} AS text",
+        )
+        pairs = sorted({(r.number, r.text) for r in row.collect()})
+        assert len(pairs) == len({number for number, _ in pairs}) == len({text for _, text in pairs}) > 2
+        assert [text for _, text in pairs] == sorted(text for _, text in pairs)
+        first = [number for number, text in pairs if text < "2000"]
+        assert [b - a for a, b in pairwise(first)] == [1] * (len(first) - 1)
+
+
+def test_late_data_goes_to_its_own_bucket(table: SparkTable) -> None:
+    ingest(table.spark.sql(EVENTS), table.root, "ts")
+    late = table.spark.sql("SELECT TIMESTAMP'2026-02-10 23:01:00Z' AS ts, 99L AS id, 1D AS v, 'late' AS s")
+    done = ingest(late, table.root, "ts")
+    assert (done.rows, done.files, done.buckets, done.version) == (1, 1, 1, 2)
+    assert files_by_bucket(table) == {"2026021023": 2, "2026021100": 1}
+    agrees(table, done, before=2)
+
+
+TEXTS = {
+    "2026-02-10T23:45:00Z": "2026-02-10 23:45:00",
+    "2026-02-10 23:45:00": "2026-02-10 23:45:00",
+    " 2026-02-10 23:45:00.25 ": "2026-02-10 23:45:00.25",
+    "2026-02-10T23:45:00.123456+01:00": "2026-02-10 22:45:00.123456",
+    "2026-02-10 23:45:00 America/New_York": "2026-02-11 04:45:00",
+    "2026-02-10 23:45": "2026-02-10 23:45:00",
+    "2026-02-10T23:45Z": "2026-02-10 23:45:00",
+    "2026-02-10T23:45 -05:30": "2026-02-11 05:15:00",
+    "2026-02-10": "2026-02-10 00:00:00",
+    "1969-12-31T23:59:59.5Z": "1969-12-31 23:59:59.5",
+    "2026-2-1": "2026-02-01 00:00:00",
+    "rubbish": None,
+    "": None,
+    "12:30:00": None,
+    "now": None,
+    "2026": None,
+    "1770753600": None,
+    "2026-02-30": None,
+    "2026-02-10T25:00:00Z": None,
+    "2026-02-10T23:45:00Z and more": None,
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Kolkata"])
+def test_text_is_parsed_in_utc_whatever_the_session(spark: SparkSession, zone: str) -> None:
+    frame = spark.createDataFrame([(text,) for text in TEXTS], "s STRING")
+    with with_setting(spark, "spark.sql.session.timeZone", zone):
+        found = frame.selectExpr("s", f"unix_micros({parsed_text('s')}) AS t").collect()
+    assert {row.s: None if row.t is None else text_of(row.t) for row in found} == TEXTS
+
+
+def text_of(micros: int) -> str:
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)
+    return moment.isoformat(" ").rstrip("0").rstrip(".") if moment.microsecond else moment.isoformat(" ")
+
+
+def test_null_and_unparseable_times_are_counted_in_the_null_bucket(table: SparkTable) -> None:
+    rows = [(text, n) for n, text in enumerate([*TEXTS, None])]
+    done = ingest(table.spark.createDataFrame(rows, "ts STRING, id INT"), table.root, "ts")
+    nulls = 1 + list(TEXTS.values()).count(None)
+    assert (done.rows, done.null_bucket_rows) == (len(rows), nulls)
+    assert files_by_bucket(table)[None] == 1
+    assert table.frame().where("_event_hour IS NULL").count() == nulls
+    agrees(table, done)
+    again = ingest(table.spark.createDataFrame([("2026-02-10", 1), ("?", 2)], "ts STRING, id INT"), table.root, "ts")
+    assert (again.rows, again.null_bucket_rows, again.files) == (2, 1, 2)
+
+
+def test_times_without_zone(table: SparkTable) -> None:
+    frame = table.spark.sql(EVENTS).selectExpr("CAST(ts AS TIMESTAMP_NTZ) AS ts", "id")
+    done = ingest(frame, table.root, "ts", bucket="minute")
+    assert done.buckets == done.files == 31
+    text = table.spark.createDataFrame([("2026-02-10 23:45:00", 1), ("2026-02-10T23:45:00Z", 2)], "ts STRING, id LONG")
+    again = ingest(text, table.root, "ts", bucket="minute")
+    assert (again.rows, again.null_bucket_rows) == (2, 1), "a zone has no place in a time without one"
+    assert files_by_bucket(table, "_event_minute")["202602102345"] == 2
+
+
+def wide_events(spark: SparkSession, rows: int) -> DataFrame:
+    """Rows of about 40 bytes that do not compress, most of them in one hour."""
+    return spark.range(0, rows, 1, 3).selectExpr(
+        "timestamp_micros(1770764400000000 + id * 1000 + CASE WHEN id % 10 = 0 THEN 3600000000 ELSE 0 END) AS ts",
+        "id",
+        "sha2(CAST(id AS STRING), 256) AS s",
+        "map('k', id) AS m",
+    )
+
+
+def test_a_bucket_above_the_target_is_split_by_size(table: SparkTable) -> None:
+    target = 1_500_000
+    done = ingest(wide_events(table.spark, 100_000), table.root, "ts", target_file_size=target)
+    files = files_by_bucket(table)
+    assert files["2026021023"] == done.files - 1 >= 3
+    assert files["2026021100"] == 1
+    sizes = [f.size for f in DeltaTable(str(table.root)).file_infos(predicate="_event_hour = '2026021023'")]
+    assert max(sizes) <= 1.3 * target
+    assert min(sizes) >= 0.8 * max(sizes), "files of a bucket are of one size: none is a remainder"
+    assert table.frame().count() == table.frame().select("id").distinct().count() == 100_000
+    agrees(table, done)
+
+
+def test_a_target_above_all_buckets_gives_one_file_each_and_none_never_splits(table: SparkTable) -> None:
+    frame = wide_events(table.spark, 100_000)
+    assert ingest(frame, table.root, "ts").files == 2
+    steps: list[str] = []
+    assert ingest(frame, table.root, "ts", target_file_size=None, on_progress=steps.append).files == 2
+    assert "counting rows" not in steps
+    assert files_by_bucket(table) == {"2026021023": 2, "2026021100": 2}
+
+
+def test_many_buckets_in_few_tasks(table: SparkTable) -> None:
+    frame = table.spark.sql("SELECT timestamp_seconds(1770764400 + id * 37) AS ts, id FROM range(0, 400)")
+    done = ingest(frame, table.root, "ts", bucket="minute")
+    assert done.buckets == done.files == len(files_by_bucket(table, "_event_minute"))
+    assert done.rows == 400
+
+
+def test_an_empty_batch_adds_nothing(table: SparkTable) -> None:
+    done = ingest(table.spark.sql(EVENTS).limit(0), table.root, "ts", app_id="a", batch_id=0)
+    assert (done.rows, done.files, done.version, done.skipped_as_replayed) == (0, 0, 0, False)
+    assert DeltaTable(str(table.root)).version() == 0
+    assert ingest(table.spark.sql(EVENTS), table.root, "ts", app_id="a", batch_id=0).rows == 31
+
+
+def test_a_replayed_batch_adds_nothing(table: SparkTable) -> None:
+    frame = table.spark.sql(EVENTS)
+    first = ingest(frame, table.root, "ts", app_id="loader", batch_id=5)
+    for replayed in (5, 4):
+        again = ingest(frame, table.root, "ts", app_id="loader", batch_id=replayed)
+        assert again.skipped_as_replayed
+        assert (again.rows, again.files, again.version) == (0, 0, first.version)
+    assert table.frame().count() == 31
+    assert not ingest(frame, table.root, "ts", app_id="other", batch_id=5).skipped_as_replayed
+    assert not ingest(frame, table.root, "ts", app_id="loader", batch_id=6).skipped_as_replayed
+    assert table.frame().count() == 93
+
+
+def test_a_batch_that_another_writer_committed_meanwhile_adds_nothing(
+    table: SparkTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Delta itself looks again at the commit: our look at the log beforehand only saves work."""
+    from delta_sidecar.pipeline import ingest as module
+
+    frame = table.spark.sql(EVENTS)
+    ingest(frame, table.root, "ts", app_id="loader", batch_id=1)
+    monkeypatch.setattr(module, "_was_committed", lambda *_: False)
+    again = ingest(frame, table.root, "ts", app_id="loader", batch_id=1)
+    assert again.skipped_as_replayed
+    assert table.frame().count() == 31
+
+
+def test_new_columns_are_refused_by_name_or_merged(table: SparkTable) -> None:
+    ingest(table.spark.sql(EVENTS), table.root, "ts")
+    wider = table.spark.sql(EVENTS).selectExpr("*", "id AS extra", "named_struct('x', 1) AS nested")
+    with pytest.raises(InputError, match=r"no columns extra, nested; pass --merge-schema"):
+        ingest(wider, table.root, "ts")
+    assert ingest(wider, table.root, "ts", merge_schema=True).rows == 31
+    assert table.frame().columns == ["ts", "id", "v", "s", "_event_hour", "extra", "nested"]
+    narrower = table.spark.sql(EVENTS).select("ts", "id")
+    assert ingest(narrower, table.root, "ts").rows == 31
+    with pytest.raises(InputError, match="v is string, in the table double"):
+        ingest(table.spark.sql(EVENTS).selectExpr("ts", "CAST(v AS STRING) AS v"), table.root, "ts")
+    assert table.frame().count() == 93
+
+
+def test_a_bucket_column_in_the_source_is_made_anew(table: SparkTable, tmp_path: Path) -> None:
+    frame = table.spark.sql(EVENTS).selectExpr("*", "'wrong' AS _event_hour")
+    ingest(frame, table.root, "ts")
+    assert set(files_by_bucket(table)) == {"2026021023", "2026021100"}
+    again = SparkTable(table.spark, tmp_path / "by day")
+    done = ingest(table.root, again.root, "ts", bucket="day", spark=table.spark)
+    assert done.rows == 31
+    assert files_by_bucket(again, "_event_day") == {"20260210": 1, "20260211": 1}
+
+
+def test_odd_names_of_columns_and_places(spark: SparkSession, tmp_path: Path) -> None:
+    table = SparkTable(spark, tmp_path / "a b%20c,d")
+    frame = spark.sql(EVENTS).selectExpr("ts AS `event time`", "id AS `i,d`", "named_struct('x y', v) AS n")
+    done = ingest(frame, table.root, "event time", bucket_column="the bucket")
+    assert (done.rows, done.buckets, done.null_bucket_rows) == (31, 2, 0)
+    table.check(["`event time` >= TIMESTAMP'2026-02-11 00:00:00'", "`the bucket` = '2026021023'"])
+
+
+def test_what_cannot_be_ingested_says_why(table: SparkTable, tmp_path: Path) -> None:
+    frame = table.spark.sql(EVENTS)
+    with pytest.raises(UnknownColumnError, match="'when' in the DataFrame; its columns: ts, id, v, s"):
+        ingest(frame, table.root, "when")
+    with pytest.raises(InputError, match="id' of the DataFrame is bigint, not a time"):
+        ingest(frame, table.root, "id")
+    assert not table.root.exists()
+    table.sql("CREATE TABLE {t} (ts TIMESTAMP) USING delta")
+    with pytest.raises(InputError, match=r"has no bucket column.*new table"):
+        ingest(frame, table.root, "ts")
+    (tmp_path / "bad.json").write_text('{"ts": "2026-02-10", "v": 1}\nnot json\n')
+    with pytest.raises(InputError, match=r"bad\.json") as caught:
+        ingest(tmp_path / "bad.json", tmp_path / "t", "ts", spark=table.spark)
+    assert "\n" not in str(caught.value)
+
+
+ROWS = [{"ts": f"2026-02-10T{hour:02}:15:00Z", "id": hour, "zip": f"0{hour}", "v": hour / 4} for hour in range(20, 24)]
+
+
+def write_source(spark: SparkSession, kind: str, folder: Path, rows: list[dict[str, Any]]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "json":
+        (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif kind == "csv":
+        lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+        (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    else:
+        schema = "ts STRING, id LONG, zip STRING, v DOUBLE"
+        values = [tuple(row.values()) for row in rows]
+        spark.createDataFrame(values, schema).write.format(kind).mode("append").save(str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "csv", "delta"])
+def test_every_source(table: SparkTable, tmp_path: Path, kind: str) -> None:
+    source = write_source(table.spark, kind, tmp_path / "source", ROWS)
+    done = ingest(source, table.root, "ts", spark=table.spark)
+    assert (done.rows, done.files, done.null_bucket_rows) == (4, 4, 0)
+    agrees(table, done)
+    found = sorted((row.id, row.v, row._event_hour) for row in table.frame().collect())
+    assert found == [(hour, hour / 4, f"20260210{hour}") for hour in range(20, 24)]
+    more = write_source(table.spark, kind, tmp_path / "more", [{**ROWS[0], "ts": "gone"}])
+    again = ingest(more, table.root, "ts", spark=table.spark, source_format=kind)
+    assert (again.rows, again.null_bucket_rows) == (1, 1)
+
+
+def test_text_takes_the_types_of_the_table(table: SparkTable, tmp_path: Path) -> None:
+    """A zip code stays text although it looks like a number, and a value that does not fit is an error."""
+    table.spark.sql("SELECT 1").collect()
+    frame = table.spark.createDataFrame([tuple(ROWS[0].values())], "ts STRING, id LONG, zip STRING, v DOUBLE")
+    ingest(frame, table.root, "ts")
+    source = write_source(table.spark, "csv", tmp_path / "source", ROWS)
+    ingest(source, table.root, "ts", spark=table.spark)
+    assert {row.zip for row in table.frame().collect()} == {"020", "021", "022", "023"}
+    bad = write_source(table.spark, "csv", tmp_path / "bad", [{**ROWS[0], "id": "seven"}])
+    with pytest.raises(InputError, match=r"seven|MALFORMED|malformed"):
+        ingest(bad, table.root, "ts", spark=table.spark)
+    extra = write_source(table.spark, "csv", tmp_path / "extra", [{**ROWS[0], "new": 7}])
+    with pytest.raises(InputError, match="no columns new"):
+        ingest(extra, table.root, "ts", spark=table.spark)
+    assert ingest(extra, table.root, "ts", spark=table.spark, merge_schema=True).rows == 1
+    assert dict(table.frame().dtypes)["new"] == "int"
+
+
+def test_the_hook_after_a_commit_and_the_index_after_a_checkpoint(table: SparkTable) -> None:
+    versions: list[int] = []
+    found = []
+    for _ in range(3):
+        done = ingest(
+            table.spark.sql(EVENTS), table.root, "ts", after_commit=versions.append,
+            table_properties={"delta.checkpointInterval": "2"},
+        )  # fmt: skip
+        found.append(done.indexed)
+    assert versions == [1, 2, 3]
+    assert found == [False, True, False]
+    names = [path.name for path in (table.root / "_delta_log" / "_sidecars").iterdir()]
+    assert [name for name in names if name.endswith(".manifest.json") or name == "v2.parquet"]
+    assert ingest(table.spark.sql(EVENTS), table.root, "ts", index="never").indexed is False
+    assert ingest(table.spark.sql(EVENTS), table.root, "ts", index="always").indexed is True
+    table.check()
+
+
+def test_others_read_it_as_any_table(table: SparkTable) -> None:
+    import deltalake
+
+    ingest(table.spark.sql(EVENTS), table.root, "ts")
+    theirs = deltalake.DeltaTable(str(table.root))
+    assert sorted(map(unquote, theirs.file_uris())) == sorted(DeltaTable(str(table.root)).file_uris())
+    assert theirs.to_pyarrow_table().num_rows == 31
