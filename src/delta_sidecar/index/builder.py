@@ -27,7 +27,7 @@ from delta_sidecar.index.live import Tail, expected_rows, hidden_by, live_rows, 
 from delta_sidecar.index.manifest import Manifest, PartEntry, Sort, totals
 from delta_sidecar.index.names import directory_for, manifest_name, new_build_id, part_id, single_id
 from delta_sidecar.index.parts import MANIFEST_KEY, PART_GOAL, PART_ROWS, completed, read_keys, read_part, write_part
-from delta_sidecar.index.publish import leased, publish
+from delta_sidecar.index.publish import give_hint, leased, publish
 from delta_sidecar.index.rows import conformed, index_rows, joined, sorted_rows
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
@@ -180,6 +180,7 @@ def build_index(
     with leased(store, build.directory, build.id):
         found, notes = find_base(snapshot)
         if found is not None and _is_current(found, build):
+            give_hint(store, build.directory, build.version)
             return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
         parts, mode, engine, base = _parts(build, found, notes, whole)
         published = publish(build.snapshot, build.directory, build.manifest(parts), replace=_replaces(found, build))
@@ -193,7 +194,13 @@ def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Bui
 
 def _is_current(found: FoundManifest, build: Build) -> bool:
     same = found.manifest.version == build.version and found.directory == build.directory
-    return same and not build.options.full and _same_layout(found.manifest, build)
+    return same and not build.options.full and _same_layout(found.manifest, build) and _same_commit(found, build)
+
+
+def _same_commit(found: FoundManifest, build: Build) -> bool:
+    """Commit files never change: one of another size is of another log, even if the table's id is the same."""
+    then, now = found.manifest.commit, commit_identity(build.snapshot)
+    return then is None or now is None or then.size == now.size
 
 
 def _replaces(found: FoundManifest | None, build: Build) -> bool:

@@ -65,7 +65,7 @@ def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: boo
             store.replace(path, data, present.etag)
         except ObjectChangedError:
             return publish(snapshot, directory, manifest)
-    _give_hint(store, directory, manifest.version)
+    give_hint(store, directory, manifest.version)
     return manifest
 
 
@@ -80,9 +80,11 @@ def _usable(snapshot: Snapshot, directory: str, version: int) -> Manifest | None
         return None
 
 
-def _give_hint(store: Store, directory: str, version: int) -> None:
-    """Point at this manifest unless the hint points at a newer one that is there."""
+def give_hint(store: Store, directory: str, version: int) -> None:
+    """Point at this manifest unless the hint points at it already, or at a newer one that is there."""
     present = read_hint(store, directory)
+    if present == version:
+        return
     if present is not None and present > version and _exists(store, f"{directory}/{manifest_name(present)}"):
         return
     store.replace(f"{directory}/{HINT}", msgspec.json.encode(Hint(version)), None)

@@ -45,7 +45,7 @@ def file_key(files: pa.RecordBatch, layout: Layout) -> pa.Array:
         return files.column("modification_time")
     if sort.kind == "partition":
         field = next(f for f in layout.partition if (f.physical_name,) == sort.path)
-        return partition_column(files.column("partition_values"), field).values
+        return _ordered(partition_column(files.column("partition_values"), field).values)
     leaf = next(leaf for leaf in layout.leaves if leaf.path == sort.path)
     parsed = files.column(STATS_PARSED) if STATS_PARSED in files.schema.names else None
     return one_minimum(files.column("stats"), parsed, leaf)
@@ -61,7 +61,12 @@ def sort_key(rows: pa.Table, sort: SortKey) -> pa.Array:
     if sort.kind == "modification_time":
         return _array(rows, "modification_time", pa.int64())
     kind = PARTITION if sort.kind == "partition" else "min"
-    return _array(rows, column(kind, sort.path), pa.int64())
+    return _ordered(_array(rows, column(kind, sort.path), pa.int64()))
+
+
+def _ordered(key: pa.Array) -> pa.Array:
+    """NaN has no place between two bounds: as a key it is unknown."""
+    return pc.if_else(pc.is_nan(key), pa.nulls(1, key.type)[0], key) if pa.types.is_floating(key.type) else key
 
 
 def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:

@@ -1,0 +1,233 @@
+"""What garbage collection deletes, and above all what it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.garbage import GarbageReport, collect_garbage
+from delta_sidecar.index.verify import verify_index
+from delta_sidecar.storage import open_store
+from delta_sidecar.storage.store import Store
+from delta_sidecar.testing import LogBuilder, add, remove
+from tests.index.models import assert_index_is, manifest_at, small_parts
+
+NONE = timedelta(0)
+DAY = 86_400
+LEASE = "0123456789abcdef0123456789abcdef.lease.json"
+
+
+@pytest.fixture(autouse=True)
+def _many_parts() -> Iterator[None]:
+    with small_parts(single=0, small=0, most=100):
+        yield
+
+
+class Table:
+    """A table that grows by one file and is indexed at every version."""
+
+    def __init__(self, root: Path) -> None:
+        self.log = LogBuilder(root)
+        self.store: Store = open_store(str(root))
+        self.directory = root / "_delta_log" / "_sidecars"
+
+    def grow(self, versions: int) -> None:
+        for _ in range(versions):
+            number = self.log.version + 1
+            self.log.commit(add(f"f{number}.parquet"))
+            build_index(self.store, options=BuildOptions(part_rows=1))
+
+    def age(self, days: float, *names: str) -> None:
+        """Everything, or what is named, becomes so much older."""
+        for path in [self.directory / n for n in names] if names else list(self.directory.iterdir()):
+            then = time.time() - days * DAY
+            os.utime(path, (then, then))
+
+    @property
+    def names(self) -> set[str]:
+        return {path.name for path in self.directory.iterdir()}
+
+    @property
+    def manifests(self) -> list[int]:
+        return sorted(int(n[1:].split(".")[0]) for n in self.names if n.endswith(".manifest.json"))
+
+    def parts_of(self, version: int) -> set[str]:
+        manifest, _ = manifest_at(self.store, version)
+        return {name for part in manifest.parts for name in part.names}
+
+    def collect(self, **options: object) -> GarbageReport:
+        return collect_garbage(self.store, **options)  # type: ignore[arg-type]
+
+    def check(self) -> None:
+        assert verify_index(self.store).ok
+        assert_index_is(self.store, self.log.version, self.log.state().files.values())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table(tmp_path)
+    made.grow(4)
+    return made
+
+
+def test_what_is_young_stays(table: Table) -> None:
+    before = table.names
+    assert table.collect(retain=1).deleted == ()
+    assert table.names == before
+
+
+def test_old_manifests_go_and_the_newest_stay(table: Table) -> None:
+    table.age(10)
+    done = table.collect()
+    assert table.manifests == [2, 3]
+    assert {Path(path).name for path in done.deleted} == {"v0.manifest.json", "v1.manifest.json"}
+    assert done.bytes > 0
+    table.check()
+
+
+def test_retention_keeps_more_than_the_newest(table: Table) -> None:
+    table.age(10, "v0.manifest.json")
+    table.age(3, "v1.manifest.json")
+    table.collect(retain=1)
+    assert table.manifests == [1, 2, 3]
+
+
+def test_a_dry_run_deletes_nothing_and_says_the_same(table: Table) -> None:
+    table.age(10)
+    before = table.names
+    dry = table.collect(dry_run=True)
+    assert table.names == before
+    assert dry.deleted == table.collect().deleted
+    assert dry.dry_run
+
+
+def test_parts_go_a_grace_period_after_their_manifest(table: Table) -> None:
+    (file,) = [body["path"] for body in table.log.state(0).files.values()]
+    only_before = {name for name in table.parts_of(3)}
+    table.log.commit(remove(file))
+    table.grow(1)
+    gone = only_before - table.parts_of(5)
+    assert gone, "the part of the removed file is named by older manifests only"
+    table.age(30)
+    table.collect(retain=1)
+    assert table.manifests == [5]
+    assert gone <= table.names, "someone may still read them"
+    table.collect(retain=1)
+    assert gone <= table.names, "another run at once changes nothing"
+    memory = json.loads((table.directory / "_garbage").read_text())
+    (table.directory / "_garbage").write_text(
+        json.dumps({"parts": {n: t - DAY * 1000 for n, t in memory["parts"].items()}})
+    )
+    done = table.collect(retain=1)
+    assert {Path(path).name for path in done.deleted} == gone
+    assert not gone & table.names
+    table.check()
+
+
+def test_the_newest_usable_manifest_stays_whatever_is_newer(table: Table) -> None:
+    usable = table.parts_of(2)
+    for name in table.parts_of(3) - usable:
+        (table.directory / name).unlink()
+    table.age(30)
+    table.collect(retain=1, retention=NONE, grace=NONE)
+    assert 2 in table.manifests
+    assert usable <= table.names
+
+
+def test_orphans_of_a_dead_build_go_after_the_grace_period(table: Table) -> None:
+    orphan = "v9-" + "a" * 32 + "-12.core.parquet"
+    (table.directory / orphan).write_bytes(b"orphan")
+    table.collect()
+    assert orphan in table.names, "a build may be about to name it"
+    table.age(2, orphan)
+    assert [Path(path).name for path in table.collect().deleted] == [orphan]
+    table.check()
+
+
+def test_while_a_build_is_at_work_manifests_and_parts_stay(table: Table) -> None:
+    orphan = "v9-" + "a" * 32 + "-12.core.parquet"
+    (table.directory / orphan).write_bytes(b"orphan")
+    table.age(30)
+    (table.directory / LEASE).write_text("{}")
+    before = table.names
+    done = table.collect()
+    assert (done.deleted, table.names) == ((), before)
+    assert "at work" in " ".join(done.notes)
+    table.age(2, LEASE)
+    table.collect()
+    assert LEASE not in table.names, "a lease that old is of a build that died"
+    assert orphan not in table.names
+
+
+def test_drafts_of_dead_writers_go(table: Table) -> None:
+    draft = "." + "b" * 32 + ".tmp"
+    (table.directory / draft).write_bytes(b"half")
+    table.collect()
+    assert draft in table.names
+    table.age(2, draft)
+    table.collect()
+    assert draft not in table.names
+
+
+def test_what_is_not_ours_is_never_touched(table: Table) -> None:
+    foreign = [
+        "016ae953-37a9-438e-8683-9a9a4a79a395.parquet",
+        "readme.txt",
+        "v3.parquet.bak",
+        "00000000000000000003.checkpoint.0d0a.parquet",
+        "vx.manifest.json",
+        "_last_index",
+    ]
+    for name in foreign:
+        (table.directory / name).write_bytes(b'{"version":3}')
+    (table.directory / "below").mkdir()
+    (table.directory / "below" / "v1.parquet").write_bytes(b"?")
+    for path in table.directory.rglob("*"):
+        os.utime(path, (0, 0))
+    table.collect(retain=1, retention=NONE, grace=NONE)
+    assert set(foreign) <= table.names
+    assert (table.directory / "below" / "v1.parquet").exists()
+
+
+def test_no_part_goes_while_a_retained_manifest_cannot_be_read(table: Table) -> None:
+    orphan = "v9-" + "a" * 32 + "-12.core.parquet"
+    (table.directory / orphan).write_bytes(b"orphan")
+    (table.directory / "v3.manifest.json").write_bytes(b"{")
+    table.age(30)
+    done = table.collect()
+    assert orphan in table.names
+    assert table.parts_of(2) <= table.names
+    assert "cannot be read" in " ".join(done.notes)
+
+
+def test_the_index_of_a_table_that_was_made_again_goes(tmp_path: Path) -> None:
+    old = Table(tmp_path)
+    old.grow(4)
+    for path in old.log.log.glob("*.json"):
+        path.unlink()
+    new = Table(tmp_path)
+    new.log.metadata(table_id="another-table")
+    new.grow(1)
+    new.age(30)
+    new.collect(grace=NONE)
+    assert new.manifests == [0]
+    new.collect(grace=NONE)
+    new.check()
+    assert {n for n in new.names if n.endswith(".parquet")} == new.parts_of(0)
+
+
+def test_a_single_file_newer_than_every_manifest_stays(tmp_path: Path) -> None:
+    made = Table(tmp_path)
+    with small_parts(single=100):
+        made.grow(2)
+    (made.directory / "v1.manifest.json").unlink()
+    made.age(30)
+    made.collect(retain=1, retention=NONE, grace=NONE)
+    assert "v1.parquet" in made.names
