@@ -144,13 +144,14 @@ class _Collector:
         return manifest is not None
 
     def collect(self, newest: set[int], dry_run: bool) -> None:
-        dead = [meta for name, meta in self.objects.items() if self._is_left_behind(name, meta)]
+        dead = [meta for name, meta in self.objects.items() if self._is_dead_lease(name, meta)]
         kept = newest | {v for v, meta in self.manifests.items() if not self.ages.older(meta, self._manifest_age)}
         memory = self._memory()
-        orphans, old = [], []
+        orphans: list[ObjectMeta] = []
+        old: list[ObjectMeta] = []
         if not self._at_work():
             old = [meta for version, meta in self.manifests.items() if version not in kept]
-            orphans = list(self._orphans(kept, set(self.manifests) - kept, memory))
+            orphans = [*self._orphans(kept, set(self.manifests) - kept, memory), *self._drafts()]
         self._delete([*dead, *orphans], dry_run)
         if old:
             self._remember(kept, memory, dry_run)
@@ -160,11 +161,13 @@ class _Collector:
     def _manifest_age(self) -> int:
         return max(self.ages.retention, self.ages.grace)
 
-    def _is_left_behind(self, name: str, meta: ObjectMeta) -> bool:
-        """Leases of dead builds, drafts of dead writers."""
-        if build_of_lease(name) is not None:
-            return self.ages.older(meta, self.ages.lease)
-        return _DRAFT.fullmatch(name) is not None and self.ages.older(meta, self.ages.grace)
+    def _is_dead_lease(self, name: str, meta: ObjectMeta) -> bool:
+        return build_of_lease(name) is not None and self.ages.older(meta, self.ages.lease)
+
+    def _drafts(self) -> Iterator[ObjectMeta]:
+        for name, meta in self.objects.items():
+            if _DRAFT.fullmatch(name) is not None and self.ages.older(meta, self.ages.grace):
+                yield meta
 
     def _at_work(self) -> bool:
         """Whether a build may be reading or about to name what is here; looked up anew, just before deleting."""
