@@ -1,0 +1,55 @@
+"""The command killed in the middle of a batch: nothing is there, and the same batch run again is there once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from delta_sidecar import DeltaTable
+from tests.cli.running import COMMAND, sidecar
+
+MINUTES = 1500
+
+
+def write_minutes(path: Path) -> None:
+    """A file a minute makes the writing long enough to be met."""
+    lines = [f"2026-02-{1 + n // 1440:02}T{n // 60 % 24:02}:{n % 60:02}:00Z,{n}" for n in range(MINUTES)]
+    path.write_text("ts,id\n" + "\n".join(lines) + "\n")
+
+
+def killed_while_writing(command: list[str], table: Path, log: Path) -> None:
+    """Kill the command and Spark with it as soon as the batch has written files but not its commit."""
+    with log.open("wb") as said:
+        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+    deadline = time.monotonic() + 240
+    while not any(table.glob("_event_minute=*/*.parquet")):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+    write_minutes(tmp_path / "events.csv")
+    table = tmp_path / "table"
+    arguments = [
+        "ingest", str(tmp_path / "events.csv"), str(table), "--time-column", "ts", "--bucket", "minute",
+        "--app-id", "loader", "--batch-id", "1", "--master", "local[1]", "--json",
+    ]  # fmt: skip
+    killed_while_writing([*COMMAND, *arguments], table, tmp_path / "log")
+    assert not (table / "_delta_log" / f"{1:020}.json").exists(), "killed too late to tell anything"
+    assert list(DeltaTable(str(table)).file_infos()) == []
+
+    (done,) = sidecar(*arguments).objects
+    assert (done["rows"], done["files"], done["skipped_as_replayed"]) == (MINUTES, MINUTES, False)
+    (again,) = sidecar(*arguments).objects
+    assert (again["rows"], again["skipped_as_replayed"]) == (0, True)
+    rows = DeltaTable(str(table)).to_pyarrow_table(columns=["id"])
+    assert sorted(rows["id"].to_pylist()) == list(range(MINUTES))

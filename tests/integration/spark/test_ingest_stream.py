@@ -1,0 +1,158 @@
+"""Streams into time buckets: what is new each time, nothing twice, whatever breaks in between."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from delta_sidecar import DeltaTable, InputError, UnknownColumnError
+from delta_sidecar.pipeline.ingest import IngestSummary, ingest
+from delta_sidecar.pipeline.streaming import await_end, ingest_stream
+from tests.cli.running import assert_refused, invoke
+from tests.integration.spark.oracle import SparkTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder
+
+
+def land(folder: Path, name: str, *times: str, **more: object) -> None:
+    lines = [json.dumps({"ts": text, "id": n, **more}) for n, text in enumerate(times)]
+    (folder / f"{name}.json").write_text("\n".join(lines) + "\n")
+
+
+def run(table: SparkTable, landing: Path, **options: object) -> list[IngestSummary]:
+    """All that is there, to the end."""
+    done: list[IngestSummary] = []
+    query = ingest_stream(
+        landing, table.root, "ts", landing.parent / "checkpoint", spark=table.spark, on_batch=done.append, **options
+    )  # type: ignore[arg-type]
+    await_end(query)
+    return done
+
+
+def test_each_run_takes_what_is_new(table: SparkTable, landing: Path) -> None:
+    land(landing, "a", "2026-02-10T23:45:00Z", "2026-02-11T00:15:00Z", "?")
+    (first,) = run(table, landing)
+    assert (first.rows, first.files, first.null_bucket_rows, first.version) == (3, 3, 1, 1)
+    land(landing, "b", "2026-02-10T23:50:00Z")
+    (second,) = run(table, landing)
+    assert (second.rows, second.version, second.skipped_as_replayed) == (1, 2, False)
+    assert run(table, landing) == []
+    table.check(["ts >= TIMESTAMP'2026-02-11 00:00:00'"])
+    assert table.frame().count() == 4
+
+
+def test_a_batch_run_again_after_a_crash_adds_nothing(table: SparkTable, landing: Path) -> None:
+    """The batch was committed, but Spark had not yet written down that it was."""
+    land(landing, "a", "2026-02-10T23:45:00Z")
+    run(table, landing)
+    land(landing, "b", "2026-02-10T23:50:00Z", "2026-02-10T23:51:00Z")
+    run(table, landing)
+    for name in ("1", ".1.crc"):
+        (landing.parent / "checkpoint" / "commits" / name).unlink()
+    land(landing, "c", "2026-02-10T23:52:00Z")
+    again = run(table, landing)
+    assert [(done.rows, done.skipped_as_replayed) for done in again] == [(0, True), (1, False)]
+    assert table.frame().count() == 4
+
+
+def test_a_new_checkpoint_is_a_new_count(table: SparkTable, landing: Path) -> None:
+    """Its batches are numbered from 0 again, and must not be taken for those of the old one."""
+    land(landing, "a", "2026-02-10T23:45:00Z")
+    run(table, landing)
+    (landing.parent / "checkpoint").rename(landing.parent / "old")
+    (again,) = run(table, landing)
+    assert (again.rows, again.skipped_as_replayed) == (1, False)
+
+
+def test_an_application_of_ones_own_outlives_its_checkpoint(table: SparkTable, landing: Path) -> None:
+    land(landing, "a", "2026-02-10T23:45:00Z")
+    run(table, landing, app_id="mine")
+    assert DeltaTable(str(table.root)).transaction_version("mine") == 0
+    (landing.parent / "checkpoint").rename(landing.parent / "old")
+    (again,) = run(table, landing, app_id="mine")
+    assert again.skipped_as_replayed
+
+
+def test_rows_as_kafka_has_them_until_stopped(table: SparkTable, landing: Path) -> None:
+    land(landing, "a", "2026-02-10T23:45:00Z")
+    files = table.spark.readStream.schema("ts STRING, id LONG").json(str(landing))
+    kafka = files.selectExpr(
+        "CAST(ts AS BINARY) AS key", "CAST(ts AS BINARY) AS value", "'events' AS topic", "0 AS partition",
+        "id AS offset", "CAST(ts AS TIMESTAMP) AS timestamp", "0 AS timestampType",
+    )  # fmt: skip
+    done: list[IngestSummary] = []
+    query = ingest_stream(
+        kafka, table.root, "timestamp", landing.parent / "checkpoint", available_now=False,
+        processing_time="100 milliseconds", bucket="day", on_batch=done.append,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not done and time.monotonic() < deadline:
+        time.sleep(0.1)
+    land(landing, "b", "2026-02-11T00:15:00Z")
+    await_end(query, lambda: len(done) >= 2 or time.monotonic() > deadline)
+    assert not query.isActive
+    assert [summary.rows for summary in done] == [1, 1]
+    rows = table.frame().selectExpr("CAST(value AS STRING) AS v", "_event_day AS d").collect()
+    assert {(row.v, row.d) for row in rows} == {
+        ("2026-02-10T23:45:00Z", "20260210"),
+        ("2026-02-11T00:15:00Z", "20260211"),
+    }
+
+
+def test_a_delta_table_is_followed(table: SparkTable, tmp_path: Path) -> None:
+    source = SparkTable(table.spark, tmp_path / "source")
+    source.sql(
+        "CREATE TABLE {t} (ts TIMESTAMP, id INT) USING delta", "INSERT INTO {t} VALUES (TIMESTAMP'2026-02-10', 1)"
+    )
+    for expected in (1, 2):
+        query = ingest_stream(source.root, table.root, "ts", tmp_path / "checkpoint", spark=table.spark)
+        await_end(query)
+        assert table.frame().count() == expected
+        source.sql("INSERT INTO {t} VALUES (TIMESTAMP'2026-02-11', 2)")
+
+
+def test_what_is_wrong_is_said_at_once_or_by_its_batch(table: SparkTable, landing: Path) -> None:
+    land(landing, "a", "2026-02-10T23:45:00Z")
+    with pytest.raises(UnknownColumnError, match="'when'"):
+        ingest_stream(landing, table.root, "when", landing.parent / "c1", spark=table.spark)
+    with pytest.raises(InputError, match="no stream"):
+        ingest_stream(table.spark.range(1), table.root, "id", landing.parent / "c2")
+    run(table, landing)
+    with pytest.raises(InputError, match="not bucketed by _event_day"):
+        ingest_stream(landing, table.root, "ts", landing.parent / "c3", spark=table.spark, bucket="day")
+    land(landing, "b", "2026-02-10T23:46:00Z", extra=7)
+    with pytest.raises(InputError, match="no columns extra; pass --merge-schema"):
+        run(table, landing)
+    assert table.frame().count() == 1
+    assert [done.rows for done in run(table, landing, merge_schema=True)] == [1]
+
+
+def test_the_command(spark: SparkSession, landing: Path) -> None:
+    """On the session of this process; as a process of its own it is tested with the crash."""
+    land(landing, "a", "2026-02-10T23:45:00Z", "?")
+    root = landing.parent / "t"
+    order = ("ingest", landing, root, "--time-column", "ts")
+    (done,) = invoke(*order, "--json", "--app-id", "x", "--batch-id", "3").objects
+    assert (done["rows"], done["null_bucket_rows"], done["skipped_as_replayed"]) == (2, 1, False)
+    text = invoke(*order, "--app-id", "x", "--batch-id", "3").out
+    assert "skipped" in text
+    stream = (*order, "--stream", "--checkpoint-location", landing.parent / "c", "--json")
+    (batch,) = invoke(*stream).objects
+    assert batch["rows"] == 2
+    assert invoke(*stream).objects == []
+    assert "without a time  1 rows" in invoke(*order).out
+    assert_refused(invoke("ingest", landing, root.parent / "u", "--time-column", "when"), "no column 'when'")
+    assert spark.read.format("delta").load(str(root)).count() == 6
+    assert ingest(landing, root, "ts", spark=spark).rows == 2, "the session lives on"
