@@ -101,7 +101,7 @@ class Build:
 
     def write(self, rows: pa.Table) -> PartEntry:
         """Sort rows and write them as a part."""
-        return self.placement.write(self.store, sorted_rows(rows, self.layout.sort), self.layout)
+        return self.placement.write(self.store, sorted_rows(rows, self.layout), self.layout)
 
     def manifest(self, parts: Sequence[PartEntry]) -> Manifest:
         """The manifest of these parts, in the order of their keys."""
@@ -262,7 +262,7 @@ def _small(build: Build, notes: list[str]) -> list[PartEntry]:
             build.snapshot, _ = build.snapshot.on_older_base()
     if not tables:
         return []
-    rows = sorted_rows(joined(tables), build.layout.sort)
+    rows = sorted_rows(joined(tables), build.layout)
     build.progress(f"{rows.num_rows:,} files read")
     if rows.num_rows <= SINGLE_ROWS:
         return [_single(build, rows)]

@@ -82,12 +82,33 @@ def whole(chunked: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
 
 
-def sorted_rows(rows: pa.Table, sort: SortKey) -> pa.Table:
-    """Rows by key, unknown ones first, then by path, in the order of bytes."""
-    key, path = sort_key(rows, sort), whole(rows.column("path"))
-    known = key.is_valid().cast(pa.int8())
-    order = [(name, "ascending") for name in ("known", "key", "path")]
-    return rows.take(pc.sort_indices(pa.table({"known": known, "key": key, "path": path}), sort_keys=order))
+def sorted_rows(rows: pa.Table, layout: Layout) -> pa.Table:
+    """Rows in the order of the index."""
+    return rows.take(order_of(order_columns(rows, layout)))
+
+
+def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
+    """What rows are ordered by: the key, within it the time column's minimum, then the path.
+
+    Files of one bucket that were written one after the other have neighbouring times, ids and counters: in the order
+    of time these pack into half the bytes they take in that of random names, and row groups have narrow time ranges.
+    """
+    columns = [sort_key(rows, layout.sort)]
+    if layout.time is not None and layout.sort.path != layout.time.path:
+        columns.append(_array(rows, column("min", layout.time.path), pa.int64()))
+    return [*columns, whole(rows.column("path"))]
+
+
+def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:
+    """The order of rows by these columns, ascending, nulls first, texts by their bytes."""
+    table: dict[str, pa.Array] = {}
+    for number, array in enumerate(columns):
+        if array.null_count == len(array):
+            continue
+        if array.null_count:
+            table[f"known {number}"] = array.is_valid().cast(pa.int8())
+        table[str(number)] = array
+    return pc.sort_indices(pa.table(table), sort_keys=[(name, "ascending") for name in table])
 
 
 def conformed(rows: pa.Table, layout: Layout) -> pa.Table:

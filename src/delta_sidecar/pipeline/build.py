@@ -23,12 +23,12 @@ from delta_sidecar.errors import CorruptLogError, SparkError
 from delta_sidecar.index.builder import Build, BuildOptions, BuildReport, build_index
 from delta_sidecar.index.live import expected_rows, tail_of
 from delta_sidecar.index.manifest import PartEntry
-from delta_sidecar.index.rows import SOURCE_COLUMNS
+from delta_sidecar.index.rows import SOURCE_COLUMNS, order_of, whole
 from delta_sidecar.log.checkpoints import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.pipeline.ddl import column_ddl
-from delta_sidecar.pipeline.tasks import PARCEL_DDL, RECEIPT_DDL, Share, Work, key_type, packed
+from delta_sidecar.pipeline.tasks import EDGE_COLUMNS, PARCEL_DDL, RECEIPT_DDL, Share, Work, key_type, packed
 from delta_sidecar.storage.opening import open_store
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class _Run:
         """Choose where ranges begin; gives the number of live files, and of ranges."""
         found = samples.toArrow()
         expected = int(pc.sum(found.column("count")).as_py() or 0)
-        keys = found.filter(found.column("path").is_valid()).select(["key", "path"])
+        keys = found.filter(found.column("path").is_valid()).select(list(EDGE_COLUMNS))
         ranges = max(1, -(-expected // self._build.options.part_rows))
         edges = _edges(keys, ranges)
         self._work = replace(self._work, edges=None if edges is None else packed([edges]))
@@ -178,7 +178,7 @@ class _Run:
 
     @property
     def _sample_ddl(self) -> str:
-        return f"key {column_ddl(key_type(self._build.layout))}, path string, count bigint"
+        return f"key {column_ddl(key_type(self._build.layout))}, modification_time bigint, path string, count bigint"
 
 
 def _by_number(parcels: DataFrame, count: int) -> DataFrame:
@@ -189,12 +189,10 @@ def _by_number(parcels: DataFrame, count: int) -> DataFrame:
 
 
 def _edges(keys: pa.Table, count: int) -> pa.RecordBatch | None:
-    """Key and path of the first row of every range but the first."""
+    """The first row of every range but the first."""
     if count < 2 or not keys.num_rows:
         return None
-    known = keys.column("key").is_valid().cast(pa.int8())
-    order = [(name, "ascending") for name in ("known", "key", "path")]
-    ordered = keys.take(pc.sort_indices(keys.append_column("known", known), sort_keys=order))
+    ordered = keys.take(order_of([whole(keys.column(name)) for name in EDGE_COLUMNS]))
     at = sorted({keys.num_rows * number // count for number in range(1, count)} - {0})
     return ordered.take(arrays.int64s(at)).combine_chunks().to_batches()[0]
 

@@ -16,14 +16,13 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.index.builder import Placement, part_slices
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import PartEntry
 from delta_sidecar.index.parts import PART_ROWS
-from delta_sidecar.index.rows import SOURCE_COLUMNS, file_key, index_rows, joined, sorted_rows
+from delta_sidecar.index.rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows, whole
 from delta_sidecar.index.typing import stats_without_needless_text
 from delta_sidecar.log.checkpoints import RowGroup, read_groups
 from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches
@@ -42,6 +41,7 @@ PARCEL_ROWS: Final = 20_000
 HELD_ROWS: Final = 200_000
 """Rows for all destinations together that a task holds."""
 PARCEL_DDL: Final = "`to` int, data binary"
+EDGE_COLUMNS: Final = ("key", "modification_time", "path")
 RECEIPT_DDL: Final = "receipt binary"
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -70,7 +70,7 @@ class Work:
     masked: tuple[bytes, ...] = field(default=(), repr=False)
     """Keys that hide rows of the base."""
     edges: bytes | None = field(default=None, repr=False)
-    """Key and path at which each range but the first begins, as Arrow bytes."""
+    """Where each range but the first begins, as Arrow bytes."""
     stride: int = 1
     """Of so many rows, one is sampled."""
     lots: int = 1
@@ -147,9 +147,9 @@ class Work:
     @property
     def _key_columns(self) -> FileColumns:
         kind = self.layout.sort.kind
-        more = {"partition": ("partition_values",), "modification_time": ("modification_time",), "min": ("stats",)}
+        more = {"partition": ("partition_values",), "modification_time": (), "min": ("stats",)}
         paths = (self.layout.sort.path,) if kind == "min" else ()
-        return FileColumns(("path", *more[kind], "deletion_vector"), stats_paths=paths)
+        return FileColumns(("path", "modification_time", *more[kind], "deletion_vector"), stats_paths=paths)
 
     def _sample(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         count = 0
@@ -159,16 +159,17 @@ class Work:
             if first < batch.num_rows:
                 keys = self._keys(batch.take(_indices(np.arange(first, batch.num_rows, self.stride))))
                 counts = arrays.int64s([0] * keys.num_rows)
-                yield pa.RecordBatch.from_arrays([*keys.columns, counts], names=["key", "path", "count"])
-        no_key = pa.nulls(1, key_type(self.layout))
-        columns = [no_key, arrays.strings([None]), arrays.int64s([count])]
-        yield pa.RecordBatch.from_arrays(columns, names=["key", "path", "count"])
+                yield pa.RecordBatch.from_arrays([*keys.columns, counts], names=[*EDGE_COLUMNS, "count"])
+        nothing = [pa.nulls(1, key_type(self.layout)), pa.nulls(1, pa.int64()), arrays.strings([None])]
+        yield pa.RecordBatch.from_arrays([*nothing, arrays.int64s([count])], names=[*EDGE_COLUMNS, "count"])
 
     def _keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Sort key, in a form that passes through Spark unchanged, and path."""
+        """What ranges are divided by: the sort key, in a form that passes through Spark unchanged, within it the
+        time of writing, which costs no parsing and goes with the time column, then the path."""
         key = comparable(file_key(rows, self.layout))
         key = key.cast(key_type(self.layout)) if key.type != key_type(self.layout) else key
-        return pa.RecordBatch.from_arrays([key, rows.column("path")], names=["key", "path"])
+        columns = [key, rows.column("modification_time"), rows.column("path")]
+        return pa.RecordBatch.from_arrays(columns, names=list(EDGE_COLUMNS))
 
     def _sent(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         sender = _Sender()
@@ -179,7 +180,7 @@ class Work:
         yield from sender.rest()
 
     def _parts(self, rows: pa.Table) -> Iterator[PartEntry]:
-        store, ordered = self.store, sorted_rows(rows, self.layout.sort)
+        store, ordered = self.store, sorted_rows(rows, self.layout)
         for at, size in part_slices(rows.num_rows, PART_ROWS):
             yield self.placement.write(store, ordered.slice(at, size), self.layout)
 
@@ -269,12 +270,10 @@ def range_numbers(edges: pa.RecordBatch, keys: pa.RecordBatch) -> np.ndarray[Any
     """The number of edges at or before each row: found by sorting edges and rows together."""
     first, count = edges.num_rows, keys.num_rows
     both = pa.concat_tables([pa.Table.from_batches([edges]), pa.Table.from_batches([keys])]).combine_chunks()
-    known = both.column("key").is_valid().cast(pa.int8())
     # An edge stands before an equal row.
     is_row = np.concatenate([np.zeros(first, np.int8), np.ones(count, np.int8)])
     row = pa.Array.from_buffers(pa.int8(), first + count, [None, pa.py_buffer(is_row)])
-    table = both.append_column("known", known).append_column("row", row)
-    order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("known", "key", "path", "row")])
+    order = order_of([*(whole(both.column(name)) for name in EDGE_COLUMNS), row])
     places = np.frombuffer(order.buffers()[1], np.uint64)[: len(order)].astype(np.int64)
     before = np.cumsum(places < first)
     found = np.empty(count, np.int32)
