@@ -1,4 +1,4 @@
-"""Builds that die at any write, run side by side, or meet another table: readers are right, and the next build mends."""
+"""Builds that die at any write, run side by side, or meet another table: readers are right, the next build mends."""
 
 from __future__ import annotations
 

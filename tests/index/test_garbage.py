@@ -110,7 +110,7 @@ def test_a_dry_run_deletes_nothing_and_says_the_same(table: Table) -> None:
 
 def test_parts_go_a_grace_period_after_their_manifest(table: Table) -> None:
     (file,) = [body["path"] for body in table.log.state(0).files.values()]
-    only_before = {name for name in table.parts_of(3)}
+    only_before = table.parts_of(3)
     table.log.commit(remove(file))
     table.grow(1)
     gone = only_before - table.parts_of(5)

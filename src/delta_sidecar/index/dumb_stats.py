@@ -147,7 +147,9 @@ def _parser(leaf: Leaf, kind: str) -> _Parse:
             return lambda value: _decimal(value, scaled, side)
         case PrimitiveType(name) if name in INTEGERS:
             return lambda value: _integer(value, INTEGERS[name])
-        case PrimitiveType("float" | "double"):
+        case PrimitiveType("float"):
+            return _single
+        case PrimitiveType("double"):
             return _float
         case PrimitiveType("boolean"):
             return _boolean
@@ -172,6 +174,14 @@ def _float(value: Any) -> Value:
     except OverflowError:
         return _UNKNOWN
     return (number, True) if np.isfinite(number) else _UNKNOWN
+
+
+def _single(value: Any) -> Value:
+    """Rounded to the nearest float; what is beyond its range is unknown."""
+    number, exact = _float(value)
+    with np.errstate(over="ignore"):
+        beyond = exact and np.isfinite(number) and np.isinf(np.float32(number))
+    return _UNKNOWN if beyond else (number, exact)
 
 
 def _decimal(value: Any, data_type: DecimalType, side: Side) -> Value:

@@ -296,7 +296,7 @@ def _natives(found: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -
             continue
         tree = _whole(found.column(key))
         for leaf in leaves:
-            array = _descendant(tree, leaf.path)
+            array = None if leaf.bound is None and kind != "null_count" else _descendant(tree, leaf.path)
             if array is None or array.null_count == len(array):
                 continue
             native_array, inexact = _native_text(array, kind, leaf)
@@ -332,9 +332,18 @@ def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flag
         counts = _non_negative(array)
         return counts, valid(array) & ~valid(counts)
     assert leaf.bound is not None
-    if not pa.types.is_temporal(leaf.bound):
-        return array, np.zeros(len(array), np.bool_)
-    return _temporal(array, leaf)
+    if pa.types.is_temporal(leaf.bound):
+        return _temporal(array, leaf)
+    return _finite(array) if pa.types.is_floating(leaf.bound) else (array, np.zeros(len(array), np.bool_))
+
+
+def _finite(numbers: pa.Array) -> tuple[pa.Array, Flags]:
+    """Numbers that the type holds; JSON has no infinite ones, so that one is a number beyond the type's range."""
+    beyond = pc.is_inf(numbers)
+    if not pc.any(beyond).as_py():
+        return numbers, np.zeros(len(numbers), np.bool_)
+    held = pc.if_else(beyond, pa.nulls(1, numbers.type)[0], numbers)
+    return held, valid(numbers) & ~valid(held)
 
 
 def _temporal(texts: pa.StringArray, leaf: Leaf) -> tuple[pa.Array, Flags]:
@@ -454,7 +463,7 @@ def native(bounds: pa.Array, leaf: Leaf) -> pa.Array:
         case PrimitiveType(name) if name in TIMESTAMPS:
             return bounds.view(leaf.bound)
         case PrimitiveType("float"):
-            return _without_nan(bounds.cast(leaf.bound, safe=False))
+            return _within_float(bounds, _without_nan(bounds.cast(leaf.bound, safe=False)))
         case PrimitiveType("string"):
             return bounds.cast(leaf.bound)
     return _without_nan(bounds)
@@ -466,6 +475,11 @@ def _narrowed(bounds: pa.Int64Array, bits: int) -> pa.Int64Array:
     low, high = arrays.int64s([-(1 << bits - 1), (1 << bits - 1) - 1])
     fits = pc.and_(pc.greater_equal(bounds, low), pc.less_equal(bounds, high))
     return pc.if_else(fits, bounds, arrays.int64s([None])[0])
+
+
+def _within_float(doubles: pa.Array, floats: pa.Array) -> pa.Array:
+    """What is infinite only as a float is beyond its range."""
+    return pc.if_else(pc.and_(pc.is_inf(floats), pc.is_finite(doubles)), pa.nulls(1, floats.type)[0], floats)
 
 
 def _without_nan(bounds: pa.Array) -> pa.Array:

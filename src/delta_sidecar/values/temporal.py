@@ -22,7 +22,7 @@ MICROS_PER_DAY: Final = 86_400_000_000
 _DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _TIMESTAMP: Final = re.compile(
     r"([+-]?\d{4,6})-(\d\d)-(\d\d)"
-    r"(?:[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))? ?(Z|UTC|[+-]\d\d:?\d\d(?::?\d\d)?)?)?",
+    r"(?:[T ](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)? ?(Z|UTC|[+-]\d\d(?::?\d\d(?::?\d\d)?)?)?)?",
     re.ASCII,
 )
 _DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
