@@ -170,21 +170,21 @@ def strings(values: list[str | None]) -> pa.StringArray:
     return pa.array(values, pa.string())
 
 
-@random_cases(200)
+@random_cases(80)
 @given(texts)
 @example(['{"numRecords":5}', None, '{"minValues":{"l":1.0}}'])
 def test_typed_values_are_what_the_texts_say(values: list[str | None]) -> None:
     check(values, typed_stats(strings(values), None, LEAVES))
 
 
-@random_cases(60)
+@random_cases(40)
 @given(st.lists(clean, min_size=1, max_size=60), st.lists(wild | malformed, max_size=2))
 def test_a_few_odd_rows_among_many(many: list[str], few: list[str]) -> None:
     values: list[str | None] = [*many[: len(many) // 2], *few, *many[len(many) // 2 :]]
     check(values, typed_stats(strings(values), None, LEAVES))
 
 
-@random_cases(150)
+@random_cases(40)
 @given(st.lists(clean, min_size=1, max_size=8))
 def test_the_strict_and_the_tolerant_path_agree(values: list[str]) -> None:
     strict = typed_stats(strings(values), None, LEAVES)
@@ -354,7 +354,7 @@ def instant(text: str, zoned: bool) -> Any:
 # What verify reads with.
 
 
-@random_cases(150)
+@random_cases(40)
 @given(texts)
 def test_the_dumb_reader_agrees(values: list[str | None]) -> None:
     """Verify's own reader, held against the plain Python above."""

@@ -70,8 +70,8 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: Layout) -> Iterator[str
     """What the manifest says of the rows, and their order."""
     paths = _bytes(rows)
     keys = _ranks(_key_column(rows, layout))
-    if any(left > right for left, right in pairwise(zip(keys, paths))):
-        yield f"part {part.id} is not sorted by key and path"
+    if any(left > right for left, right in pairwise(zip(keys, _seconds(rows, layout), paths))):
+        yield f"part {part.id} is not sorted by key, time and path"
     for name, said, found in _facts(rows, part, layout, keys, paths):
         if said != found:
             yield f"part {part.id}: the manifest says {name} {said}, its rows {found}"
@@ -120,6 +120,13 @@ def _ranks(keys: pa.Array) -> list[tuple[int, Any]]:
         (0, 0) if key is None or (isinstance(key, float) and math.isnan(key)) else (1, key)
         for key in comparable(keys).to_pylist()
     ]
+
+
+def _seconds(rows: pa.Table, layout: Layout) -> list[tuple[int, Any]]:
+    """What rows of one key are sorted by: the time column's minimum, where it is not the key itself."""
+    if layout.time is None or layout.sort.path == layout.time.path:
+        return [(0, 0)] * rows.num_rows
+    return [(0, 0) if low is None else (1, low) for low in _times(rows, layout)[0]]
 
 
 def _times(rows: pa.Table, layout: Layout) -> tuple[list[Any], list[Any], pa.DataType]:
