@@ -5,6 +5,7 @@ What it stands on (pyarrow, obstore, msgspec, numpy) must be installed there; th
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import weakref
 import zipfile
@@ -21,9 +22,10 @@ def ship(spark: SparkSession) -> None:
     """Send the package to the workers, unless they are on this machine and have it."""
     if spark in _shipped or (spark.conf.get("spark.master", "") or "").startswith("local"):
         return
-    with tempfile.TemporaryDirectory(prefix="delta-sidecar-") as directory:
-        archive = package_archive(Path(directory))
-        spark.addArtifacts(str(archive), pyfile=True)
+    directory = tempfile.mkdtemp(prefix="delta-sidecar-")
+    # Executors fetch it when they first need it, one that comes late too: it stays as long as the session.
+    weakref.finalize(spark, shutil.rmtree, directory, ignore_errors=True)
+    spark.addArtifacts(str(package_archive(Path(directory))), pyfile=True)
     _shipped.add(spark)
 
 

@@ -1,0 +1,81 @@
+"""A Spark driver in a process of its own, because a process has one Spark: a task in JSON, an answer in JSON.
+
+    python driver.py '{"master": "spark://…", "conf": {}, "table": "…", "steps": ["build"], "pause": null}'
+
+With `pause` the first task that is about to write a part writes its process id to that file and waits to be killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from delta_sidecar.index import builder
+from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.pipeline import build
+from delta_sidecar.pipeline.ingest import ingest
+from delta_sidecar.pipeline.maintain import maintain
+from delta_sidecar.pipeline.session import spark_session
+from delta_sidecar.pipeline.tasks import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pausing(mark: str) -> type[Work]:
+    """Tasks of which the first to write waits, once."""
+
+    class Pausing(Work):
+        def write_parcels(self, parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            try:
+                with Path(mark).open("x") as file:
+                    file.write(f"{os.getpid()}\n")
+            except FileExistsError:
+                pass
+            else:
+                time.sleep(120)
+            yield from Work.write_parcels(self, parcels)
+
+    return Pausing
+
+
+def build_index(spark: SparkSession, order: dict[str, Any]) -> Any:
+    """The whole index, however small the table, in parts of a few files."""
+    builder.SMALL_TABLE = -1  # type: ignore[misc]
+    builder.SINGLE_ROWS = 0  # type: ignore[misc]
+    if order.get("pause"):
+        build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
+    return build.build_table(order["table"], options=BuildOptions(full=True, part_rows=3), spark=spark)
+
+
+def ingest_events(spark: SparkSession, order: dict[str, Any]) -> Any:
+    """The same batch twice: the second time nothing is added."""
+    events = spark.sql("SELECT id, timestamp_seconds(1767225600 + id * 60) AS ts FROM range(600)")
+    given: dict[str, Any] = {"app_id": "driver", "batch_id": 1, "index": "always"}
+    return [ingest(events, order["table"], "ts", spark=spark, **given) for _ in range(2)]
+
+
+def maintain_table(spark: SparkSession, order: dict[str, Any]) -> Any:
+    steps = ("optimize", "vacuum", "checkpoint", "index")
+    return maintain(spark, order["table"], steps=steps)
+
+
+STEPS = {"build": build_index, "ingest": ingest_events, "maintain": maintain_table}
+
+
+def main(order: dict[str, Any]) -> None:
+    with spark_session(order["master"], order.get("conf")) as spark:
+        answers = {step: msgspec.to_builtins(STEPS[step](spark, order)) for step in order["steps"]}
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,76 @@
+"""An index beside a table that Spark writes: as verify sees it, and as Spark itself sees the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+from urllib.parse import unquote
+
+from delta_sidecar.index import builder
+from delta_sidecar.index.builder import BuildOptions, BuildReport
+from delta_sidecar.index.discovery import find_base
+from delta_sidecar.index.parts import read_keys
+from delta_sidecar.index.verify import verify_index
+from delta_sidecar.log.snapshot import load_snapshot
+from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.storage import open_store
+from delta_sidecar.storage.store import Store
+from tests.integration.same import local_paths
+from tests.integration.spark.oracle import SparkTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def as_if_large(small_table: int = -1, small_parts: int = 3) -> Iterator[None]:
+    """Tables of a few files as those of millions are: on Spark when whole, in several parts, incremental."""
+    limits = {"SINGLE_ROWS": 0, "SMALL_ROWS": 2, "SMALL_PARTS": small_parts, "SMALL_TABLE": small_table}
+    with patch.multiple(builder, **limits):
+        yield
+
+
+def build_whole(table: SparkTable) -> BuildReport:
+    """The whole index, on Spark, in several parts."""
+    with as_if_large():
+        options = BuildOptions(full=True, part_rows=2)
+        return build_table(str(table.root), options=options, spark=table.spark)
+
+
+def build_on_top(table: SparkTable) -> BuildReport:
+    """On top of the index that is there; whole, on Spark, where that cannot be."""
+    with as_if_large():
+        return build_table(str(table.root), options=BuildOptions(part_rows=2), spark=table.spark)
+
+
+def check_index(table: SparkTable) -> None:
+    """The index of the newest version holds what the log says, and the very files that Spark reads."""
+    store = open_store(table.root)
+    paths, size = verified(store)
+    [detail] = table.spark.sql(f"DESCRIBE DETAIL {table.name}").collect()
+    assert len(paths) == detail["numFiles"]
+    assert size == detail["sizeInBytes"]
+    absolute = [path if path.startswith("/") else f"{table.root}/{path}" for path in map(unquote, paths)]
+    assert sorted(absolute) == local_paths(table.frame().inputFiles())
+
+
+def verified(store: Store, version: int | None = None) -> tuple[list[str], int]:
+    """Paths and bytes of the files in an index that verifies, by default that of the head."""
+    snapshot = load_snapshot(store, version)
+    report = verify_index(store, snapshot.version)
+    assert report.problems == ()
+    found, passed = find_base(snapshot)
+    assert found is not None
+    assert passed == []
+    keys = [read_keys(store, found.directory, part) for part in found.manifest.parts]
+    return [path for batch in keys for path in batch.column("path").to_pylist()], found.manifest.bytes
+
+
+def read_files(spark: SparkSession, table: SparkTable) -> list[str]:
+    """The files that rows come from, as Spark says it."""
+    from pyspark.sql import functions as F
+
+    rows = table.frame().select(F.input_file_name().alias("name")).distinct().collect()
+    return local_paths(unquote(row["name"]) for row in rows)

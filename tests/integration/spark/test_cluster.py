@@ -1,0 +1,80 @@
+"""On a standalone cluster: nothing depends on local mode, and a lost executor loses nothing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import deltalake
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sidecar.storage import open_store
+from tests.integration.servers import SparkCluster
+from tests.integration.spark.driving import SECONDS, answered, sidecar, started
+from tests.integration.spark.indexed import verified
+
+
+def written(root: Path, commits: int = 4) -> Path:
+    """A table of ten partitions, with a checkpoint and a tail."""
+    for commit in range(commits):
+        rows = pa.table({"id": range(10), "part": [str(n) for n in range(10)], "commit": [commit] * 10})
+        deltalake.write_deltalake(str(root), rows, partition_by=["part"], mode="append")
+        if commit == commits - 2:
+            deltalake.DeltaTable(str(root)).create_checkpoint()
+    return root
+
+
+def live(root: Path) -> list[str]:
+    return sorted(path.removeprefix(f"{root}/") for path in deltalake.DeltaTable(str(root)).file_uris())
+
+
+def test_an_index_is_built_on_the_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    table = written(tmp_path / "table")
+    report = answered(started(cluster.master, table, ["build"], cluster.settings))["build"]
+    assert (report["engine"], report["files"]) == ("spark", 40)
+    assert report["parts"] > 5
+    assert sorted(verified(open_store(table))[0]) == live(table)
+
+
+def test_a_batch_is_ingested_by_the_command_on_the_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+    source, table = tmp_path / "source", tmp_path / "table"
+    source.mkdir()
+    times = pa.array([1_767_225_600_000_000 + minute * 60_000_000 for minute in range(180)], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"id": range(180), "ts": times}), source / "events.parquet")
+    settings = [part for name, value in cluster.settings.items() for part in ("--conf", f"{name}={value}")]
+    done = sidecar(
+        "ingest", str(source), str(table), "--time-column", "ts", "--index", "always", "--master", cluster.master,
+        *settings,
+    )  # fmt: skip
+    assert (done["rows"], done["buckets"], done["files"], done["indexed"]) == (180, 3, 3, True)
+    assert sorted(verified(open_store(table))[0]) == live(table)
+
+
+def test_an_executor_killed_in_the_middle_of_a_task_is_made_up_for(cluster: SparkCluster, tmp_path: Path) -> None:
+    table, mark = written(tmp_path / "table"), tmp_path / "mark"
+    driver = started(cluster.master, table, ["build"], cluster.settings, mark)
+    try:
+        executor = executor_of(awaited_pid(mark), cluster)
+        executor.kill()
+        report = answered(driver)["build"]
+    finally:
+        driver.kill()
+    assert (report["engine"], report["files"]) == ("spark", 40)
+    assert sorted(verified(open_store(table))[0]) == live(table)
+
+
+def awaited_pid(mark: Path) -> int:
+    """The process of the task that waits."""
+    deadline = time.monotonic() + SECONDS
+    while not (mark.exists() and mark.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, "no task got as far as writing"
+        time.sleep(0.1)
+    return int(mark.read_text())
+
+
+def executor_of(task: int, cluster: SparkCluster) -> psutil.Process:
+    """The executor that runs a task: the child of one of our workers that the task's process descends from."""
+    lineage = psutil.Process(task).parents()
+    return next(process for process in lineage if process.ppid() in cluster.workers)

@@ -1,0 +1,37 @@
+"""Over Spark Connect: public API only, nothing of the driver's JVM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from delta_sidecar.log.snapshot import load_snapshot
+from delta_sidecar.storage import open_store
+from tests.integration.spark.driving import answered, started
+from tests.integration.spark.indexed import verified
+
+
+@pytest.fixture(scope="module")
+def done(connect: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, object]]]:
+    """A table that was ingested, maintained and indexed by a client of the server."""
+    table = tmp_path_factory.mktemp("connect") / "table"
+    return table, answered(started(connect, table, ["ingest", "maintain", "build"]))
+
+
+def test_a_batch_is_ingested_once(done: tuple[Path, dict[str, list[dict[str, object]]]]) -> None:
+    first, second = done[1]["ingest"]
+    assert (first["rows"], first["buckets"], first["skipped_as_replayed"]) == (600, 10, False)
+    assert (second["files"], second["skipped_as_replayed"]) == (0, True)
+
+
+def test_a_table_is_maintained(done: tuple[Path, dict[str, dict[str, list[dict[str, object]]]]]) -> None:
+    states = {step["step"]: step["state"] for step in done[1]["maintain"]["steps"]}
+    assert states["checkpoint"] == "done"
+    assert load_snapshot(open_store(done[0])).segment.base is not None
+
+
+def test_an_index_is_built(done: tuple[Path, dict[str, dict[str, object]]]) -> None:
+    report = done[1]["build"]
+    assert (report["engine"], report["mode"], report["files"]) == ("spark", "full", 10)
+    assert len(verified(open_store(done[0]))[0]) == 10
