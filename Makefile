@@ -24,7 +24,7 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's Delta jars and the Azure Blob emulator
 
 .PHONY: demo
-demo: setup ## Build a small real table, stream it, show what happened
+demo: setup ## Ingest telemetry on local Spark, index it, query it, show what happened
 	$(BIN)/python scripts/demo.py
 
 .PHONY: test
@@ -50,6 +50,18 @@ properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases 
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers
 	$(BIN)/python -m benchmarks --files $(N)
+
+.PHONY: bench-build
+bench-build: setup ## Measure the index build of a table of N files beside Delta's own checkpoint
+	$(BIN)/python -m benchmarks.build --n $(N)
+
+.PHONY: bench-driver
+bench-driver: setup ## Measure the driver's memory on a standalone cluster, at 1 and 10 million files
+	$(BIN)/python -m benchmarks.driver
+
+.PHONY: bench-ingest
+bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own partitioned write
+	$(BIN)/python -m benchmarks.ingest
 
 .PHONY: clean
 clean: ## Remove .venv, .cache and what tools left behind
