@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.index.layout import Leaf, Path
+from delta_sidecar.index.layout import Leaf
 from delta_sidecar.index.typing import KINDS, NUM_RECORDS, TIGHT_BOUNDS, column
 from delta_sidecar.log.schema import DecimalType, PrimitiveType
 from delta_sidecar.values import temporal
@@ -35,8 +36,6 @@ class _Number(str):
 
 
 _DECODER: Final = msgspec.json.Decoder(float_hook=_Number)
-_TOPS: Final = {"numRecords": NUM_RECORDS, "tightBounds": TIGHT_BOUNDS}
-_KINDS: Final = {key: kind for kind, key in KINDS.items()}
 
 
 @dataclass(slots=True)
@@ -52,30 +51,22 @@ class DumbStats:
 
 @dataclass(slots=True)
 class _Reading:
-    values: dict[str, dict[int, Any]] = field(default_factory=dict)
-    lost: dict[str, list[int]] = field(default_factory=dict)
+    values: defaultdict[str, dict[int, Any]] = field(default_factory=lambda: defaultdict(dict))
+    lost: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     more: list[int] = field(default_factory=list)
 
-    def take(self, name: str, row: int, value: Value) -> None:
-        known, exact = value
-        if known is not None:
-            self.values.setdefault(name, {})[row] = known
-        if not exact:
-            self.lost.setdefault(name, []).append(row)
+
+_Tree: TypeAlias = dict[str, Any]
+"""Keys of an object of stats, to trees below, or at a leaf to a column's name and how its values are parsed."""
 
 
 class StatsReader:
     """Reads the stats of a table with these leaves."""
 
     def __init__(self, leaves: Sequence[Leaf]) -> None:
-        self._tree: dict[str, Any] = {}
-        self._types: dict[str, Leaf] = {}
-        for leaf in leaves:
-            level = self._tree
-            for name in leaf.path[:-1]:
-                level = level.setdefault(name, {})
-            level[leaf.path[-1]] = leaf
-            self._types |= {column(kind, leaf.path): leaf for kind in ("min", "max")}
+        self._types = {column(kind, leaf.path): leaf for leaf in leaves for kind in ("min", "max")}
+        self._tree: _Tree = {key: _tree(leaves, kind) for kind, key in KINDS.items()}
+        self._tree |= {"numRecords": (NUM_RECORDS, _count), "tightBounds": (TIGHT_BOUNDS, _boolean)}
 
     def read(self, texts: Sequence[str | None]) -> DumbStats:
         found = _Reading()
@@ -83,36 +74,16 @@ class StatsReader:
             if text is not None:
                 self._row(text, row, found)
         built = {name: self._array(name, values, len(texts)) for name, values in found.values.items()}
-        return DumbStats(built, found.lost, found.more)
+        return DumbStats(built, dict(found.lost), found.more)
 
     def _row(self, text: str, row: int, found: _Reading) -> None:
         try:
             content = _DECODER.decode(text)
         except (msgspec.DecodeError, UnicodeError):
             content = None
-        if not isinstance(content, dict):
-            found.more.append(row)
-            return
-        for key, value in content.items():
-            if value is None:
-                continue
-            if key in _TOPS:
-                found.take(_TOPS[key], row, _count(value) if key == "numRecords" else _boolean(value))
-            elif key in _KINDS:
-                self._walk(_KINDS[key], value, self._tree, (), row, found)
-            elif _says(value):
-                found.more.append(row)
-
-    def _walk(self, kind: str, value: Any, node: Any, path: Path, row: int, found: _Reading) -> None:
-        if value is None:
-            return
-        if isinstance(node, Leaf) and (kind == "null_count" or node.bound is not None):
-            parse = _count if kind == "null_count" else _parser(node, kind)
-            found.take(column(kind, path), row, parse(value))
-        elif isinstance(node, dict) and isinstance(value, dict):
-            for name, below in value.items():
-                self._walk(kind, below, node.get(name), (*path, name), row, found)
-        elif _says(value):
+        if isinstance(content, dict):
+            _walk(content, self._tree, row, found)
+        else:
             found.more.append(row)
 
     def _array(self, name: str, values: dict[int, Any], count: int) -> pa.Array:
@@ -121,6 +92,35 @@ class StatsReader:
         if name == TIGHT_BOUNDS:
             return _booleans(spread)
         return arrays.int64s(spread) if leaf is None else _bounds(spread, leaf)
+
+
+def _tree(leaves: Sequence[Leaf], kind: str) -> _Tree:
+    root: _Tree = {}
+    for leaf in leaves:
+        level = root
+        for name in leaf.path[:-1]:
+            level = level.setdefault(name, {})
+        if kind == "null_count" or leaf.bound is not None:
+            level[leaf.path[-1]] = (column(kind, leaf.path), _count if kind == "null_count" else _parser(leaf, kind))
+    return root
+
+
+def _walk(content: dict[str, Any], tree: _Tree, row: int, found: _Reading) -> None:
+    for key, value in content.items():
+        if value is None:
+            continue
+        node = tree.get(key)
+        if type(node) is tuple:
+            name, parse = node
+            known, exact = parse(value)
+            if known is not None:
+                found.values[name][row] = known
+            if not exact:
+                found.lost[name].append(row)
+        elif type(node) is dict and type(value) is dict:
+            _walk(value, node, row, found)
+        elif _says(value):
+            found.more.append(row)
 
 
 def _says(value: Any) -> bool:
