@@ -10,6 +10,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version as distribution_version
 from itertools import pairwise
@@ -29,6 +30,7 @@ from delta_sidecar.index.names import directory_for, manifest_name, new_build_id
 from delta_sidecar.index.parts import MANIFEST_KEY, PART_GOAL, PART_ROWS, completed, read_keys, read_part, write_part
 from delta_sidecar.index.publish import give_hint, leased, publish
 from delta_sidecar.index.rows import conformed, index_rows, joined, sorted_rows
+from delta_sidecar.log.schema import DataType, StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
 
@@ -36,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 SINGLE_ROWS: Final = 20_000
 """A table of so many files has one part, in one file."""
-SMALL_TABLE: Final = 300_000
+SMALL_TABLE: Final = 100_000
 """Files that are sorted in the memory of one process; more are left to an engine."""
 SMALL_ROWS: Final = 20_000
 """A part of fewer rows is small."""
@@ -179,6 +181,7 @@ def build_index(
     build = _begin(snapshot, options or BuildOptions(), progress or (lambda message: None))
     with leased(store, build.directory, build.id):
         found, notes = find_base(snapshot)
+        _remember(build, found)
         if found is not None and _is_current(found, build):
             give_hint(store, build.directory, build.version)
             return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
@@ -190,6 +193,35 @@ def build_index(
 def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Build:
     layout = Layout.of(snapshot.schema, snapshot.partition_columns, options.sort_column, options.time_column)
     return Build(snapshot, layout, directory_for(snapshot.protocol), new_build_id(), options, progress)
+
+
+def _remember(build: Build, found: FoundManifest | None) -> None:
+    """What was chosen for the index before holds until something else is chosen, where the schema still has it."""
+    if found is None:
+        return
+    then, chosen = found.manifest, build.options
+    sort = _logical(build.snapshot.schema, then.sort.column) if then.sort.column else "modification_time"
+    time_column = _logical(build.snapshot.schema, then.time_column)
+    with suppress(InputError):
+        build.layout = Layout.of(
+            build.snapshot.schema,
+            build.snapshot.partition_columns,
+            chosen.sort_column or sort,
+            chosen.time_column or time_column,
+        )
+
+
+def _logical(schema: StructType, physical: Sequence[str]) -> str | None:
+    """The name of a column by its physical path; None where the schema has it no more."""
+    names: list[str] = []
+    level: DataType = schema
+    for part in physical:
+        field_ = next((f for f in level if f.physical_name == part), None) if isinstance(level, StructType) else None
+        if field_ is None:
+            return None
+        names.append(field_.name)
+        level = field_.type
+    return ".".join(names) or None
 
 
 def _is_current(found: FoundManifest, build: Build) -> bool:
