@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from delta_sidecar.errors import InputError, ObjectExistsError, ObjectNotFoundError, StorageError
+from delta_sidecar.errors import InputError, ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StorageError
 from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
 
 TEN = b"0123456789"
@@ -55,6 +55,42 @@ class StoreContract:
 
         with ThreadPoolExecutor(4) as pool:
             winners = [index for index in pool.map(put, range(4)) if index is not None]
+        assert [bytes([w]) * 10 for w in winners] == [bytes(store.get("contested"))]
+
+    def test_replace_compares_first(self, store: Store) -> None:
+        first = store.put_if_absent("a", TEN)
+        second = store.replace("a", b"second", first.etag)
+        assert second == store.head("a")
+        with pytest.raises(ObjectChangedError, match="a"):
+            store.replace("a", b"late", first.etag)
+        assert bytes(store.get("a")) == b"second"
+
+    def test_what_is_gone_is_not_replaced(self, store: Store) -> None:
+        first = store.put_if_absent("a", TEN)
+        store.delete("a")
+        with pytest.raises(ObjectChangedError):
+            store.replace("a", b"late", first.etag)
+        assert listed(store) == []
+
+    def test_replace_without_comparing(self, store: Store) -> None:
+        store.replace("a/b", b"first", None)
+        made = store.replace("a/b", b"second", None)
+        assert (bytes(store.get("a/b")), made) == (b"second", store.head("a/b"))
+
+    def test_of_many_replaces_at_once_one_wins(self, store: Store) -> None:
+        before = store.put_if_absent("contested", TEN)
+        ready = threading.Barrier(4)
+
+        def swap(index: int) -> int | None:
+            ready.wait(10)
+            try:
+                store.replace("contested", bytes([index]) * 10, before.etag)
+            except ObjectChangedError:
+                return None
+            return index
+
+        with ThreadPoolExecutor(4) as pool:
+            winners = [index for index in pool.map(swap, range(4)) if index is not None]
         assert [bytes([w]) * 10 for w in winners] == [bytes(store.get("contested"))]
 
     @pytest.mark.parametrize(
