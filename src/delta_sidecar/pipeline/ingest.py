@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
-from delta_sidecar.errors import DeltaSidecarError, InputError, OptionError
+from delta_sidecar.errors import InputError, OptionError
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
 from delta_sidecar.pipeline.bucketed_table import (
@@ -338,15 +338,19 @@ def _index(spark: SparkSession, settings: Settings, written: Written) -> bool:
 
 
 def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
-    """A table without its index is slower, not wrong: a build that fails is told and tried again at the next one."""
+    """A table without its index is slower, not wrong: a build that fails is told, and the next one makes up for it.
+
+    Whatever it fails with: an error here would look as if the batch were not in the table, and it would be sent again.
+    """
     from delta_sidecar.pipeline.build import build_table
 
     settings.say(f"indexing version {version}")
     try:
         build_table(settings.table, version, storage_options=settings.storage_options, spark=spark)
-    except DeltaSidecarError as error:
-        _log.warning("%s: version %d is committed but not indexed: %s", settings.table, version, error)
-        settings.say(f"version {version} is committed but not indexed: {error}")
+    except Exception as error:
+        told = str(error).partition("\n")[0]
+        _log.warning("%s: version %d is committed but not indexed: %s", settings.table, version, told)
+        settings.say(f"version {version} is committed but not indexed: {told}")
         return False
     return True
 

@@ -352,6 +352,19 @@ def test_the_hook_after_a_commit_and_the_index_after_a_checkpoint(table: SparkTa
     table.check()
 
 
+def test_an_index_that_fails_does_not_undo_the_batch(table: SparkTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    from delta_sidecar.pipeline import build
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no room\nat all")
+
+    monkeypatch.setattr(build, "build_table", broken)
+    steps: list[str] = []
+    done = ingest(table.spark.sql(EVENTS), table.root, "ts", index="always", on_progress=steps.append)
+    assert (done.rows, done.indexed) == (31, False)
+    assert steps[-1] == "version 1 is committed but not indexed: no room"
+
+
 def test_others_read_it_as_any_table(table: SparkTable) -> None:
     import deltalake
 
