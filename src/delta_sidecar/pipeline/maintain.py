@@ -35,6 +35,7 @@ State: TypeAlias = Literal["done", "due", "nothing to do"]
 TARGET_FILE_SIZE: Final = 128 << 20
 BUCKETS_A_COMMIT: Final = 100
 """So many buckets are optimized in one commit: a run that is broken off has the earlier ones."""
+LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 INTERVAL: Final = "delta.checkpointInterval"
 INTERVAL_BEFORE: Final = "sidecar.checkpointInterval"
 """Holds the table's own interval while it is changed, so that one left behind by a crash is put right."""
@@ -134,6 +135,13 @@ class _Session:
         with spark_failures(f"{statement.split(maxsplit=1)[0]} of {self.uri} failed"):
             return session.sql(statement).collect()
 
+    def fewer_listings(self) -> dict[str, str]:
+        """VACUUM lists with as many tasks as this setting says, 10,000 by default: most of its time on most tables."""
+        conf = self.get().conf
+        partitions = conf.get("spark.sql.shuffle.partitions", "") or ""
+        chosen = conf.get(LISTING_TASKS, "10000") != "10000" or not partitions.isdigit()
+        return {} if chosen else {LISTING_TASKS: partitions}
+
     @contextmanager
     def settings(self, given: Mapping[str, str]) -> Iterator[None]:
         """Settings of the session for the time of a block."""
@@ -217,7 +225,10 @@ class _Run:
     # Files that no version within the retention has.
 
     def _vacuum(self) -> _Done:
-        retain = "" if self.retain_hours is None else f" RETAIN {self.retain_hours:g} HOURS"
+        with self.session.settings(self.session.fewer_listings()):
+            return self._vacuum_retaining("" if self.retain_hours is None else f" RETAIN {self.retain_hours:g} HOURS")
+
+    def _vacuum_retaining(self, retain: str) -> _Done:
         if self.dry_run:
             files = len(self.session.sql(f"VACUUM {self.session.table}{retain} DRY RUN"))
             state: State = "due" if files else "nothing to do"

@@ -1,0 +1,115 @@
+"""The upkeep of a real table: each step does what is due, a dry run nothing, a second run nothing more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from delta_sidecar.errors import SparkError
+from delta_sidecar.log.snapshot import load_snapshot
+from delta_sidecar.pipeline.maintain import INTERVAL, INTERVAL_BEFORE, MaintenanceReport, StepReport, maintain
+from delta_sidecar.storage import open_store
+from tests.integration.spark.indexed import verified
+from tests.integration.spark.oracle import SparkTable, with_setting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPARK_STEPS = ("optimize", "vacuum", "checkpoint", "index")
+
+
+@pytest.fixture
+def small_files(table: SparkTable) -> SparkTable:
+    """Several small files in three buckets with awkward values, one in a fourth."""
+    table.sql("CREATE TABLE {t} (id BIGINT, bucket STRING, n INT) USING delta PARTITIONED BY (bucket, n)")
+    rows = r"SELECT id, element_at(array('it\'s', 'a\\b', NULL), CAST(id + 1 AS INT)), 7 FROM range(3)"
+    return table.sql(*[f"INSERT INTO {{t}} {rows}"] * 3, "INSERT INTO {t} VALUES (9, 'alone', NULL)")
+
+
+def maintained(table: SparkTable, **given: Any) -> dict[str, StepReport]:
+    return by_step(maintain(table.spark, str(table.root), **{"steps": SPARK_STEPS, **given}))
+
+
+def by_step(report: MaintenanceReport) -> dict[str, StepReport]:
+    return {step.step: step for step in report.steps}
+
+
+def properties(table: SparkTable) -> dict[str, str]:
+    return load_snapshot(open_store(table.root)).metadata.properties
+
+
+def files(root: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_table_is_put_in_order_once(small_files: SparkTable) -> None:
+    told: list[str] = []
+    before = sorted(map(str, small_files.frame().collect()))
+    done = maintained(small_files, progress=told.append)
+    assert {name: step.state for name, step in done.items()} == {
+        "optimize": "done", "vacuum": "nothing to do", "checkpoint": "done", "index": "done",
+    }  # fmt: skip
+    assert done["optimize"].facts.items() >= {"buckets": 3, "small_files": 9, "removed": 9, "added": 3}.items()
+    assert [step for step in told if ":" not in step] == list(SPARK_STEPS)
+    assert sorted(map(str, small_files.frame().collect())) == before
+    assert INTERVAL not in properties(small_files)
+    paths, _ = verified(open_store(small_files.root), done["checkpoint"].facts["version"])
+    assert len(paths) == 4
+
+    version = load_snapshot(open_store(small_files.root)).version
+    again = maintained(small_files, steps=("optimize", "checkpoint", "index"))
+    assert {step.state for step in again.values()} == {"nothing to do"}
+    assert load_snapshot(open_store(small_files.root)).version == version
+
+
+def test_a_dry_run_writes_nothing(small_files: SparkTable) -> None:
+    before = files(small_files.root)
+    done = maintained(small_files, dry_run=True)
+    assert files(small_files.root) == before
+    assert {name: step.state for name, step in done.items()} == {
+        "optimize": "due", "vacuum": "nothing to do", "checkpoint": "due", "index": "due",
+    }  # fmt: skip
+    assert done["optimize"].facts["small_files"] == 9
+
+
+def test_files_of_no_kept_version_are_vacuumed(small_files: SparkTable, spark: SparkSession) -> None:
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    small_files.sql("OPTIMIZE {t}")
+    with pytest.raises(SparkError, match="RETENTION_PERIOD_TOO_SHORT"):
+        maintained(small_files, steps=["vacuum"], retain_hours=0)
+    with with_setting(spark, check, "false"):
+        dry = maintained(small_files, steps=["vacuum"], retain_hours=0, dry_run=True)["vacuum"]
+        done = maintained(small_files, steps=["vacuum"], retain_hours=0)["vacuum"]
+    assert (dry.state, dry.facts) == ("due", {"files": 9})
+    assert (done.state, done.facts) == ("done", {"files": 9})
+    assert len(list(small_files.root.rglob("part-*.parquet"))) == 4
+
+
+@pytest.mark.parametrize("own", [None, "7"])
+def test_the_interval_of_checkpoints_stays_the_tables_own(table: SparkTable, own: str | None) -> None:
+    more = "" if own is None else f" TBLPROPERTIES ('{INTERVAL}' = '{own}')"
+    table.sql(f"CREATE TABLE {{t}} (id BIGINT) USING delta{more}", "INSERT INTO {t} VALUES (1)")
+    made = maintained(table, steps=["checkpoint"])["checkpoint"]
+    assert (made.state, made.facts) == ("done", {"version": 2})
+    assert properties(table).get(INTERVAL) == own
+    assert INTERVAL_BEFORE not in properties(table)
+
+
+@pytest.mark.parametrize("own", ["", "7"])
+def test_an_interval_left_behind_by_a_crash_is_put_right(table: SparkTable, own: str) -> None:
+    table.sql(
+        "CREATE TABLE {t} (id BIGINT) USING delta",
+        f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{INTERVAL}' = '1', '{INTERVAL_BEFORE}' = '{own}')",
+    )
+    assert maintained(table, steps=["checkpoint"])["checkpoint"].state == "done"
+    assert properties(table) == ({INTERVAL: own} if own else {})
+
+
+def test_a_session_keeps_its_settings(small_files: SparkTable, spark: SparkSession) -> None:
+    name = "spark.databricks.delta.optimize.maxFileSize"
+    with with_setting(spark, name, "12345"):
+        maintained(small_files, steps=["optimize"])
+        assert spark.conf.get(name) == "12345"
+    assert spark.conf.get("spark.databricks.delta.optimize.minFileSize", None) is None

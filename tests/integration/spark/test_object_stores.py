@@ -1,0 +1,60 @@
+"""A build on Spark of a table in an object store: tasks read and write through our own stores, without Hadoop's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.watch import watch
+from delta_sidecar.storage import open_store
+from tests.integration.servers import ObjectServer
+from tests.integration.spark.indexed import as_if_large, verified
+from tests.pipeline.test_watch import Script
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def write(uri: str, server: ObjectServer, commits: int = 3) -> list[str]:
+    """Commits of four files each, then a checkpoint; the files of the table."""
+    for _ in range(commits):
+        rows = pa.table({"id": range(4), "part": ["a", "b", "c", "ä ö"]})
+        given = {"partition_by": ["part"], "mode": "append", "storage_options": server.storage_options}
+        deltalake.write_deltalake(uri, rows, **given)
+    table = deltalake.DeltaTable(uri, storage_options=server.storage_options)
+    table.create_checkpoint()
+    return [path.removeprefix(f"{uri}/") for path in table.file_uris()]
+
+
+@pytest.fixture(params=["s3", "azurite"])
+def server(request: pytest.FixtureRequest, s3: ObjectServer, azurite: ObjectServer) -> ObjectServer:
+    return s3 if request.param == "s3" else azurite
+
+
+def test_an_index_is_built_on_spark_then_on_top_of_it(spark: SparkSession, server: ObjectServer) -> None:
+    uri = server.uri("built-on-spark")
+    write(uri, server)
+    given = {"storage_options": server.storage_options, "spark": spark, "options": BuildOptions(part_rows=3)}
+    with as_if_large():
+        first = build_table(uri, **given)  # type: ignore[arg-type]
+        files = write(uri, server, commits=1)
+        second = build_table(uri, **given)  # type: ignore[arg-type]
+    assert (first.mode, first.engine, first.files) == ("full", "spark", 12)
+    assert (second.mode, second.built_on, second.files) == ("incremental", 2, 16)
+    paths, _ = verified(open_store(uri, server.storage_options))
+    assert len(paths) == len(files) == 16
+
+
+def test_a_table_in_a_store_is_watched(spark: SparkSession, server: ObjectServer) -> None:
+    uri = server.uri("watched")
+    write(uri, server)
+    versions: list[int] = []
+    script = Script(lambda: None, lambda: write(uri, server, commits=2))
+    watch(uri, server.storage_options, stop=script, on_build=lambda built: versions.append(built.version))
+    assert versions == [2, 4]
+    verified(open_store(uri, server.storage_options))

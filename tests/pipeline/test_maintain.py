@@ -1,0 +1,99 @@
+"""What upkeep a table needs, found without Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from delta_sidecar.errors import OptionError, TableNotFoundError
+from delta_sidecar.index.builder import build_index
+from delta_sidecar.log.snapshot import load_snapshot
+from delta_sidecar.pipeline.maintain import StepReport, maintain
+from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
+from delta_sidecar.storage import open_store
+from delta_sidecar.testing import LogBuilder, add, remove
+
+COLUMNS = {"x": "long", "p": "string", "n": "integer"}
+
+
+def partitioned(root: Path) -> LogBuilder:
+    return LogBuilder(root).metadata(COLUMNS, partition_by=["p", "n"])
+
+
+def small(name: str, p: str | None, n: str | None, size: int = 10) -> Any:
+    return add(name, size=size, partition={"p": p, "n": n})
+
+
+def dry(root: Path, *steps: str) -> dict[str, StepReport]:
+    report = maintain(None, str(root), steps=steps, dry_run=True)
+    return {step.step: step for step in report.steps}
+
+
+def test_buckets_with_several_small_files_are_found(tmp_path: Path) -> None:
+    log = partitioned(tmp_path)
+    log.commit(small("a", "x", "1"), small("b", "x", "1"), small("c", "x", "2"), small("d", None, "1"))
+    log.checkpoint()
+    log.commit(small("e", None, "1"), small("f", "x", "2", size=100), small("g", "y", "3"), small("h", "y", "3"))
+    log.commit(remove("g"), small("i", "", "1"))
+    found = crowded_buckets(load_snapshot(open_store(tmp_path)), 50)
+    assert found == [Bucket((None, "1"), 3, 30), Bucket(("x", "1"), 2, 20)]
+
+
+def test_a_predicate_names_buckets_alone(tmp_path: Path) -> None:
+    fields = partition_fields(load_snapshot(open_store(partitioned(tmp_path).commit().root)))
+    text = predicate([Bucket(("it's", "1")), Bucket((None, None))], fields)
+    assert text == r"(`p` = 'it\'s' AND `n` = CAST('1' AS integer)) OR (`p` IS NULL AND `n` IS NULL)"
+    assert predicate([Bucket(())], []) is None
+
+
+def test_a_dry_run_without_spark_says_what_is_due(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).commit(add("a", size=1), add("b", size=1)).commit(add("c", size=1))
+    states = {name: step.state for name, step in dry(tmp_path, "optimize", "checkpoint", "index").items()}
+    assert states == {"optimize": "due", "checkpoint": "due", "index": "due"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["_delta_log"]
+    log.checkpoint()
+    build_index(open_store(tmp_path))
+    log.metadata(configuration={"some": "property"}).commit()
+    due = dry(tmp_path, "checkpoint", "index")
+    assert {step.state for step in due.values()} == {"nothing to do"}
+
+
+def test_a_file_that_came_or_went_makes_a_checkpoint_due(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).commit(add("a"), add("b")).checkpoint()
+    assert dry(tmp_path, "checkpoint")["checkpoint"].state == "nothing to do"
+    log.commit(remove("a"))
+    assert dry(tmp_path, "checkpoint")["checkpoint"].state == "due"
+
+
+def test_the_index_step_needs_no_spark_for_small_tables(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).commit(add("a")).checkpoint().commit(add("b"))
+    report = maintain(None, str(tmp_path), steps=["index"])
+    assert [(step.state, step.facts["version"]) for step in report.steps] == [("done", 1)]
+
+
+def test_what_old_indexes_left_is_garbage(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).commit(add("a"))
+    build_index(open_store(tmp_path))
+    left = tmp_path / "_delta_log" / "_sidecars" / f"v0-{'0' * 32}-1.core.parquet"
+    assert dry(tmp_path, "garbage")["garbage"].state == "nothing to do"
+    left.write_bytes(b"of a build that died")
+    os.utime(left, (1, 1))
+    assert dry(tmp_path, "garbage")["garbage"].facts == {"files": 1, "bytes": 20}
+    assert left.exists()
+    assert maintain(None, str(tmp_path), steps=["garbage"]).steps[0].state == "done"
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("given", [{"steps": ["polish"]}, {"target_file_size": 0}, {"retain_hours": -1}])
+def test_orders_that_make_no_sense_are_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    LogBuilder(tmp_path).commit(add("a"))
+    with pytest.raises(OptionError):
+        maintain(None, str(tmp_path), **given)
+
+
+def test_there_must_be_a_table(tmp_path: Path) -> None:
+    with pytest.raises(TableNotFoundError):
+        maintain(None, str(tmp_path / "nowhere"))
