@@ -26,15 +26,21 @@ def _duckdb(table: SparkTable) -> pa.Table:
     return duckdb.from_arrow(rows).to_arrow_table()
 
 
+def _query(table: SparkTable) -> pa.Table:
+    opened = deltalake.DeltaTable(str(table.root))
+    return pa.table(deltalake.QueryBuilder().register("t", opened).execute("SELECT * FROM t").read_all())
+
+
 READERS: dict[str, Reader] = {
     "delta-spark": lambda table: table.frame().toArrow(),
     "deltalake": lambda table: deltalake.DeltaTable(str(table.root)).to_pyarrow_table(),
+    "deltalake's SQL": _query,
     "duckdb": _duckdb,
     "polars": lambda table: pl.read_delta(str(table.root)).to_arrow(),
 }
 
 
-OF_V2 = ("delta-spark", "polars")
+OF_V2 = ("delta-spark", "deltalake's SQL")
 """Who reads the rows of a table with V2 checkpoints."""
 
 
