@@ -215,6 +215,7 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": "false",
@@ -294,7 +295,7 @@ def _alive_workers(web: int) -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
             return int(json.load(answer)["aliveworkers"])
-    except OSError:
+    except (OSError, ValueError):
         return -1
 
 

@@ -169,9 +169,13 @@ def _check_installed() -> None:
 
 
 def _builder(kind: type[SparkSession], master: str | None, app_name: str, settings: Mapping[str, str]) -> Any:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     if _is_local(master):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        # Where Python is on the workers the user knows best. Spark itself heeds this setting at spark-submit alone.
+        named = settings.get("spark.pyspark.python", os.environ.get("PYSPARK_PYTHON"))
+        os.environ["PYSPARK_PYTHON"] = named or sys.executable
     builder: Any = kind.builder.appName(app_name)
     builder = builder.remote(master) if _is_remote(master) else builder.master(master or "local[*]")
     for name, value in settings.items():

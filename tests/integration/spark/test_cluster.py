@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import sysconfig
 import time
 from pathlib import Path
 
@@ -30,9 +33,21 @@ def live(root: Path) -> list[str]:
     return sorted(path.removeprefix(f"{root}/") for path in deltalake.DeltaTable(str(root)).file_uris())
 
 
-def test_an_index_is_built_on_the_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
+def without_package(folder: Path) -> Path:
+    """A Python that has all libraries but this package: `-S` leaves out what makes it importable from here."""
+    script = folder / "python"
+    libraries = sysconfig.get_paths()["platlib"]
+    script.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec {sys.executable} -S "$@"\n')
+    script.chmod(0o755)
+    check = [str(script), "-c", "import pyarrow, obstore; import delta_sidecar"]
+    assert "No module named 'delta_sidecar'" in subprocess.run(check, capture_output=True, text=True).stderr
+    return script
+
+
+def test_an_index_is_built_on_workers_that_lack_the_package(cluster: SparkCluster, tmp_path: Path) -> None:
     table = written(tmp_path / "table")
-    report = answered(started(cluster.master, table, ["build"], cluster.settings))["build"]
+    settings = cluster.settings | {"spark.pyspark.python": str(without_package(tmp_path))}
+    report = answered(started(cluster.master, table, ["build"], settings))["build"]
     assert (report["engine"], report["files"]) == ("spark", 40)
     assert report["parts"] > 5
     assert sorted(verified(open_store(table))[0]) == live(table)

@@ -9,7 +9,15 @@ import pytest
 
 from delta_sidecar.errors import SparkError
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline.maintain import INTERVAL, INTERVAL_BEFORE, MaintenanceReport, StepReport, maintain
+from delta_sidecar.pipeline.maintain import (
+    INTERVAL,
+    INTERVAL_BEFORE,
+    LISTING_TASKS,
+    MaintenanceReport,
+    StepReport,
+    _Session,
+    maintain,
+)
 from delta_sidecar.storage import open_store
 from tests.integration.spark.indexed import verified
 from tests.integration.spark.oracle import SparkTable, with_setting
@@ -105,6 +113,23 @@ def test_an_interval_left_behind_by_a_crash_is_put_right(table: SparkTable, own:
     )
     assert maintained(table, steps=["checkpoint"])["checkpoint"].state == "done"
     assert properties(table) == ({INTERVAL: own} if own else {})
+
+
+def test_vacuum_lists_with_the_tasks_of_an_exchange(
+    small_files: SparkTable, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str | None] = []
+
+    def sql(session: _Session, statement: str) -> list[object]:
+        seen.append(spark.conf.get(LISTING_TASKS))
+        return []
+
+    monkeypatch.setattr(_Session, "sql", sql)
+    for given in ("10000", "77"):
+        with with_setting(spark, LISTING_TASKS, given):
+            maintained(small_files, steps=["vacuum"], dry_run=True)
+            assert spark.conf.get(LISTING_TASKS) == given
+    assert seen == [spark.conf.get("spark.sql.shuffle.partitions"), "77"]
 
 
 def test_a_session_keeps_its_settings(small_files: SparkTable, spark: SparkSession) -> None:

@@ -63,7 +63,7 @@ CHANGES: dict[str, Sequence[str]] = {
 }
 ANEW = ("replace the table", "v2 checkpoints from here")
 """After these there is nothing to build on: another sort key, another directory."""
-ALSO_WHOLE = ("delete twice", "merge", "drop a column", "restore", "truncate")
+ALSO_WHOLE = ("delete twice", "merge", "drop a column", "truncate")
 """After these the whole index is built, too: vectors, columns that came and went, nothing at all."""
 
 
@@ -144,7 +144,7 @@ def random_step(random: Random, version: int) -> str:
     return random.choice(RANDOM_STEPS).replace("{t}", "{{t}}").format(**given)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_random_changes_with_indexes_in_between(copy: SparkTable, seed: int) -> None:
     random, store = Random(seed), open_store(copy.root)
     for _ in range(7):
