@@ -15,10 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delta_sidecar.index import typing as typed
+from delta_sidecar.index import typing
+from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
 from delta_sidecar.index.dumb_stats import StatsReader
 from delta_sidecar.index.layout import Layout, Leaf
-from delta_sidecar.index.typing import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, typed_stats
+from delta_sidecar.index.stats_texts import decoded_tolerantly
+from delta_sidecar.index.typing import typed_stats
 from delta_sidecar.log.schema import parse_schema
 from tests.properties.settings import random_cases
 
@@ -188,7 +190,7 @@ def test_a_few_odd_rows_among_many(many: list[str], few: list[str]) -> None:
 @given(st.lists(clean, min_size=1, max_size=8))
 def test_the_strict_and_the_tolerant_path_agree(values: list[str]) -> None:
     strict = typed_stats(strings(values), None, LEAVES)
-    tolerant = typed._decoded(strings(values), LEAVES)
+    tolerant = decoded_tolerantly(strings(values), LEAVES)
     for name in {*strict.column_names, *tolerant.column_names} - {STATS_JSON}:
         left, right = (
             t.column(name).to_pylist() if name in t.column_names else [None] * len(values) for t in (strict, tolerant)
@@ -408,7 +410,7 @@ def test_a_text_that_says_no_more_is_not_read() -> None:
     found = typed_stats(strings([text]), parsed_of([{"numRecords": 5, "minValues": {"l": 1}}]), LEAVES)
     assert STATS_JSON not in found.column_names
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typed, "_from_texts", None)
+        patch.setattr(typing, "from_texts", None)
         typed_stats(strings([text]), parsed_of([{"numRecords": 5, "minValues": {"l": 1}}]), LEAVES)
 
 

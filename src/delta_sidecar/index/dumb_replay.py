@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
 from delta_sidecar.index.digests import Words, key_digests, row_digests, text_digests
 from delta_sidecar.index.dumb_stats import StatsReader
 from delta_sidecar.index.layout import Layout, Path
+from delta_sidecar.index.native import native_typed
 from delta_sidecar.index.rows import ADD_COLUMNS, PARTITION, SOURCE_COLUMNS
-from delta_sidecar.index.typing import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, native_typed
 from delta_sidecar.log.commits import CommitBytes, file_batches
 from delta_sidecar.log.file_rows import STATS_PARSED
 from delta_sidecar.log.paths import KeyMaker

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
+from delta_sidecar.index.columns import KINDS, NUM_RECORDS, TIGHT_BOUNDS, column
 from delta_sidecar.index.layout import Leaf
-from delta_sidecar.index.typing import KINDS, NUM_RECORDS, TIGHT_BOUNDS, column
 from delta_sidecar.log.schema import DecimalType, PrimitiveType
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import INTEGERS, decimals

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index.columns import NUM_RECORDS, column, whole
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import FileEntry, KeyValue, Manifest, PartEntry
 from delta_sidecar.index.parts import MANIFEST_KEY, read_checked, read_part
-from delta_sidecar.index.rows import PARTITION, whole
-from delta_sidecar.index.typing import NUM_RECORDS, column
+from delta_sidecar.index.rows import PARTITION
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.comparison import comparable, unscaled_integers

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
+from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, path_of, whole
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.manifest import FileEntry, KeyValue, PartEntry
-from delta_sidecar.index.rows import PARTITION, joined, sort_key, whole
-from delta_sidecar.index.typing import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, path_of
+from delta_sidecar.index.rows import PARTITION, joined, sort_key
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer, Store

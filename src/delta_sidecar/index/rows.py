@@ -1,6 +1,6 @@
 """File rows of the log as index rows: typed, flat, sorted.
 
-Index rows are a table of flat columns (see `index.typing`): the columns of an `add`, `partition` values, `min`, `max`
+Index rows are a table of flat columns (see `index.columns`): the columns of an `add`, `partition` values, `min`, `max`
 and `null_count` by physical path. `index.parts` gives them their nested form in the file.
 """
 
@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.index.columns import column, path_of, whole
 from delta_sidecar.index.layout import Layout, SortKey
-from delta_sidecar.index.typing import column, native_typed, one_minimum, path_of, typed_stats
+from delta_sidecar.index.native import native_typed
+from delta_sidecar.index.typing import one_minimum, typed_stats
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.values.partition_values import partition_column
@@ -73,13 +75,6 @@ def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
     if name not in rows.column_names:
         return arrays.nulls(rows.num_rows, absent)
     return whole(rows.column(name))
-
-
-def whole(chunked: pa.ChunkedArray) -> pa.Array:
-    """A column as one array."""
-    if chunked.num_chunks == 1:
-        return chunked.chunk(0)
-    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
 
 
 def sorted_rows(rows: pa.Table, layout: Layout) -> pa.Table:

@@ -1,62 +1,38 @@
-"""Stats out of the log as native columns: exact, or unknown with the text kept.
-
-Arrow's JSON parser, given the table's types, reads what it accepts exactly. A chunk that it refuses is halved until the
-rows at fault stand alone; those go through the reader's tolerant decoder, and their texts are kept. Columns are flat
-here, named by `column`, because rows of different shape come together before they are written.
-"""
+"""Stats out of the log as native columns, from typed stats of a checkpoint where it has them, else from the texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
-from delta_sidecar.index.layout import Leaf, Path
+from delta_sidecar.index.columns import (
+    KINDS,
+    NUM_RECORDS,
+    TIGHT_BOUNDS,
+    Flags,
+    child,
+    column,
+    descendant,
+    stats_table,
+    whole,
+)
+from delta_sidecar.index.layout import Leaf
+from delta_sidecar.index.native import native_typed, non_negative
+from delta_sidecar.index.stats_texts import from_texts, minimum_of_texts
 from delta_sidecar.log.file_rows import STATS_PARSED
-from delta_sidecar.log.schema import PrimitiveType
-from delta_sidecar.values import temporal
-from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS, valid
-from delta_sidecar.values.stats_json import LeafDecoder, to_bounds, wire_type
-from delta_sidecar.values.widening import Side, converted
-
-Flags: TypeAlias = NDArray[np.bool_]
-
-NUM_RECORDS: Final = "num_records"
-TIGHT_BOUNDS: Final = "tight_bounds"
-STATS_JSON: Final = "stats_json"
-KINDS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}
-"""The flat columns' first names, and the keys of the stats object they come from."""
-
-_CHUNK: Final = 10_000
-_ALONE: Final = 16
-"""Rows of a refused chunk that are not halved any more."""
-_MANY_LEAVES: Final = 256
-_SEPARATOR: Final = "\0"
-
-
-def column(kind: str, path: Path) -> str:
-    """The name of a flat column."""
-    return _SEPARATOR.join((kind, *path))
-
-
-def path_of(name: str) -> Path:
-    """Kind and physical path of a flat column."""
-    return tuple(name.split(_SEPARATOR))
+from delta_sidecar.values.comparison import valid
 
 
 def typed_stats(stats: pa.StringArray, parsed: pa.StructArray | None, leaves: tuple[Leaf, ...]) -> pa.Table:
     """The stats of many files as flat columns; what is null in every row has none."""
     if parsed is None or parsed.null_count == len(parsed):
-        return _from_texts(stats, leaves)
+        return from_texts(stats, leaves)
     typed, unsure = typed_from_parsed(parsed, stats, leaves)
-    return _merged(typed, _from_texts(stats.filter(arrays.booleans(unsure)), leaves), unsure) if unsure.any() else typed
+    return _merged(typed, from_texts(stats.filter(arrays.booleans(unsure)), leaves), unsure) if unsure.any() else typed
 
 
 def typed_from_parsed(parsed: pa.StructArray, stats: pa.StringArray, leaves: Sequence[Leaf]) -> tuple[pa.Table, Flags]:
@@ -74,76 +50,32 @@ def stats_without_needless_text(files: pa.RecordBatch, leaves: Sequence[Leaf]) -
     return files.set_column(files.schema.get_field_index("stats"), "stats", text)
 
 
-def _table(columns: dict[str, pa.Array], count: int) -> pa.Table:
-    """A table without the columns that are null throughout; `num_records` stays, so that rows are counted."""
-    columns.setdefault(NUM_RECORDS, arrays.nulls(count, pa.int64()))
-    kept = {name: array for name, array in columns.items() if name == NUM_RECORDS or array.null_count < count}
-    return pa.table(kept)
-
-
 def one_minimum(stats: pa.StringArray, parsed: pa.StructArray | None, leaf: Leaf) -> pa.Array:
     """The minimum of one leaf: where only its order counts, not that nothing is lost."""
     assert leaf.bound is not None
-    path = ("minValues", *leaf.path)
-    values = _one_decoder(leaf).read(stats)[path]
-    texts = _bound_builder(leaf, Side.MINIMUM)(values)
-    array = None if parsed is None else _descendant(parsed, path)
+    texts = minimum_of_texts(stats, leaf)
+    array = None if parsed is None else descendant(parsed, ("minValues", *leaf.path))
     typed = None if array is None else native_typed(array, "min", leaf)
     return texts if typed is None else pc.coalesce(typed, texts)
-
-
-@lru_cache(maxsize=16)
-def _one_decoder(leaf: Leaf) -> LeafDecoder:
-    return LeafDecoder({("minValues", *leaf.path): _wire_python(leaf)})
-
-
-# Typed stats of a checkpoint.
 
 
 def _from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> pa.Table:
     found: dict[str, pa.Array] = {}
     for kind, key in KINDS.items():
-        tree = _child(parsed, key)
+        tree = child(parsed, key)
         if tree is None:
             continue
         for leaf in leaves:
-            array = _descendant(tree, leaf.path)
+            array = descendant(tree, leaf.path)
             native = None if array is None else native_typed(array, kind, leaf)
             if native is not None:
                 found[column(kind, leaf.path)] = native
-    records, tight = _child(parsed, "numRecords"), _child(parsed, "tightBounds")
+    records, tight = child(parsed, "numRecords"), child(parsed, "tightBounds")
     if records is not None and pa.types.is_signed_integer(records.type):
-        found[NUM_RECORDS] = _non_negative(records.cast(pa.int64()))
+        found[NUM_RECORDS] = non_negative(records.cast(pa.int64()))
     if tight is not None and pa.types.is_boolean(tight.type):
         found[TIGHT_BOUNDS] = tight
-    return _table(found, len(parsed))
-
-
-def _child(struct: pa.Array, name: str) -> pa.Array | None:
-    index = struct.type.get_field_index(name) if pa.types.is_struct(struct.type) else -1
-    return None if index < 0 else pc.struct_field(struct, [index])
-
-
-def _descendant(struct: pa.Array, path: Path) -> pa.Array | None:
-    level: pa.Array | None = struct
-    for name in path:
-        level = None if level is None else _child(level, name)
-    return level
-
-
-def native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
-    """A typed leaf in the type the column has now; None if there is no legal way from the one it had."""
-    if kind == "null_count":
-        return _non_negative(array.cast(pa.int64())) if pa.types.is_signed_integer(array.type) else None
-    if leaf.bound is None or pa.types.is_nested(array.type):
-        return None
-    if array.type == leaf.bound:
-        return _without_nan(array)
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns" and array.type.tz is None:
-        return None
-    if leaf.type in (PrimitiveType("boolean"), PrimitiveType("binary")):
-        return None
-    return native(converted(array, leaf.type, _SIDES[kind]), leaf)
+    return stats_table(found, len(parsed))
 
 
 def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
@@ -153,7 +85,7 @@ def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
     """
     told = np.zeros(len(stats), np.int64)
     for name in typed.column_names:
-        told += valid(_whole(typed.column(name)))
+        told += valid(whole(typed.column(name)))
     said = pc.subtract(pc.count_substring(stats, '":'), pc.count_substring(stats, '":{'))
     counts = np.frombuffer(said.buffers()[1], np.int32)[said.offset : said.offset + len(said)]
     unsure: Flags = (counts != told) & valid(stats)
@@ -167,326 +99,4 @@ def _merged(typed: pa.Table, texts: pa.Table, rows: Flags) -> pa.Table:
         array = texts.column(name).combine_chunks()
         spread = pc.replace_with_mask(pa.nulls(len(rows), array.type), arrays.booleans(rows), array)
         found[name] = pc.coalesce(found[name], spread) if name in found else spread
-    return _table(found, len(rows))
-
-
-# Texts.
-
-
-def _from_texts(stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
-    chunks = [_from_chunk(stats.slice(at, _CHUNK), leaves) for at in range(0, len(stats), _CHUNK)]
-    return pa.concat_tables(chunks, promote_options="default").combine_chunks() if chunks else _table({}, 0)
-
-
-def _from_chunk(stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
-    if stats.null_count == len(stats):
-        return _table({}, len(stats))
-    try:
-        return _parsed_strictly(stats, leaves)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError):
-        if len(stats) <= _ALONE:
-            return _decoded(stats, leaves)
-    half = len(stats) // 2
-    parts = [_from_chunk(part, leaves) for part in (stats.slice(0, half), stats.slice(half))]
-    return pa.concat_tables(parts, promote_options="default")
-
-
-def _parsed_strictly(stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
-    """By Arrow's parser, which raises `ArrowInvalid` on anything that is not exactly of its type."""
-    texts = stats if not stats.null_count else pc.coalesce(stats, arrays.strings(["{}"])[0])
-    _check_objects(texts)
-    lines = _lines(texts)
-    observed = _observed(texts, leaves) if len(leaves) > _MANY_LEAVES else leaves
-    found = _read(lines, observed)
-    if observed is not leaves and _unexpected(found, observed):
-        observed = leaves
-        found = _read(lines, leaves)
-    if found.num_rows != len(stats):
-        raise pa.ArrowInvalid("stats of some rows are not one object each")
-    return _natives(found.combine_chunks(), stats, observed)
-
-
-def _check_objects(texts: pa.StringArray) -> None:
-    """Each text begins as an object and ends as one: then as many objects as texts means one each."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    data = np.frombuffer(texts.buffers()[2], np.uint8) if texts.buffers()[2] is not None else np.empty(0, np.uint8)
-    if not (np.diff(offsets) > 1).all():
-        raise pa.ArrowInvalid("a text is empty")
-    inside = data[offsets[0] : offsets[-1]]
-    if (
-        (data[offsets[:-1]] != ord("{")).any()
-        or (data[offsets[1:] - 1] != ord("}")).any()
-        or (inside == ord("\n")).any()
-    ):
-        raise pa.ArrowInvalid("a text is not one line with one object")
-
-
-def _lines(texts: pa.StringArray) -> pa.Buffer:
-    whole = pa.LargeListArray.from_arrays(_int64s(0, len(texts)), texts)
-    return pc.binary_join(whole, "\n")[0].as_buffer()
-
-
-def _int64s(*values: int) -> pa.Int64Array:
-    return arrays.int64s(values)
-
-
-def _read(lines: pa.Buffer, leaves: tuple[Leaf, ...]) -> pa.Table:
-    return pj.read_json(
-        pa.BufferReader(lines),
-        read_options=pj.ReadOptions(use_threads=False, block_size=max(lines.size + 1, 1 << 16)),
-        parse_options=pj.ParseOptions(explicit_schema=_wire_schema(leaves), unexpected_field_behavior="infer"),
-    )
-
-
-@lru_cache(maxsize=16)
-def _wire_schema(leaves: tuple[Leaf, ...]) -> pa.Schema:
-    bounds = {leaf.path: _wire(leaf) for leaf in leaves if leaf.bound is not None}
-    counts = {leaf.path: pa.int64() for leaf in leaves}
-    fields = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
-    trees = {"minValues": bounds, "maxValues": bounds, "nullCount": counts}
-    return pa.schema([*fields, *((key, nested_type(tree)) for key, tree in trees.items() if tree)])
-
-
-def nested_type(leaves: dict[Path, pa.DataType]) -> pa.DataType:
-    """The struct type of leaves by their paths, in order."""
-    tops: dict[str, dict[Path, pa.DataType]] = {}
-    for path, leaf_type in leaves.items():
-        tops.setdefault(path[0], {})[path[1:]] = leaf_type
-    return pa.struct([(name, below[()] if () in below else nested_type(below)) for name, below in tops.items()])
-
-
-def _wire(leaf: Leaf) -> pa.DataType:
-    assert leaf.bound is not None
-    return pa.string() if pa.types.is_temporal(leaf.bound) else leaf.bound
-
-
-def _observed(texts: pa.StringArray, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
-    """The leaves that the first, a middle and the last text speak of: of a wide table usually few."""
-    import msgspec
-
-    paths: set[Path] = set()
-    for at in {0, len(texts) // 2, len(texts) - 1}:
-        try:
-            content = msgspec.json.decode(texts[at].as_buffer())
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return leaves
-        for key in KINDS.values():
-            paths.update(_paths(content.get(key), ()))
-    return tuple(leaf for leaf in leaves if leaf.path in paths)
-
-
-def _paths(value: Any, above: Path) -> Iterator[Path]:
-    if isinstance(value, dict):
-        for name, below in value.items():
-            yield from _paths(below, (*above, name))
-    elif above:
-        yield above
-
-
-def _unexpected(found: pa.Table, leaves: tuple[Leaf, ...]) -> bool:
-    return bool(found.schema != _wire_schema(leaves))
-
-
-def _natives(found: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
-    """Native columns out of what the parser gave, and the texts of rows that say more than these hold."""
-    columns: dict[str, pa.Array] = {}
-    kept = _says_more(found, _wire_schema(leaves))
-    for kind, key in KINDS.items():
-        if key not in found.column_names:
-            continue
-        tree = _whole(found.column(key))
-        for leaf in leaves:
-            array = None if leaf.bound is None and kind != "null_count" else _descendant(tree, leaf.path)
-            if array is None or array.null_count == len(array):
-                continue
-            native_array, inexact = _native_text(array, kind, leaf)
-            columns[column(kind, leaf.path)] = native_array
-            kept |= inexact
-    columns |= _tops(found)
-    kept |= _lost_count(found, columns)
-    if kept.any():
-        columns[STATS_JSON] = pc.if_else(arrays.booleans(kept), stats, arrays.strings([None])[0])
-    return _table(columns, len(stats))
-
-
-def _tops(found: pa.Table) -> dict[str, pa.Array]:
-    return {
-        NUM_RECORDS: _non_negative(_whole(found.column("numRecords"))),
-        TIGHT_BOUNDS: _whole(found.column("tightBounds")),
-    }
-
-
-def _lost_count(found: pa.Table, columns: dict[str, pa.Array]) -> Flags:
-    return valid(_whole(found.column("numRecords"))) & ~valid(columns[NUM_RECORDS])
-
-
-def _whole(chunked: pa.ChunkedArray) -> pa.Array:
-    if chunked.num_chunks == 1:
-        return chunked.chunk(0)
-    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
-
-
-def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flags]:
-    """The native array, and where it does not hold what the text says."""
-    if kind == "null_count":
-        counts = _non_negative(array)
-        return counts, valid(array) & ~valid(counts)
-    assert leaf.bound is not None
-    if pa.types.is_temporal(leaf.bound):
-        return _temporal(array, leaf)
-    return _finite(array) if pa.types.is_floating(leaf.bound) else (array, np.zeros(len(array), np.bool_))
-
-
-def _finite(numbers: pa.Array) -> tuple[pa.Array, Flags]:
-    """Numbers that the type holds; JSON has no infinite ones, so that one is a number beyond the type's range."""
-    beyond = pc.is_inf(numbers)
-    if not pc.any(beyond).as_py():
-        return numbers, np.zeros(len(numbers), np.bool_)
-    held = pc.if_else(beyond, pa.nulls(1, numbers.type)[0], numbers)
-    return held, valid(numbers) & ~valid(held)
-
-
-def _temporal(texts: pa.StringArray, leaf: Leaf) -> tuple[pa.Array, Flags]:
-    assert leaf.bound is not None
-    try:
-        return pc.cast(texts, leaf.bound), np.zeros(len(texts), np.bool_)
-    except pa.ArrowInvalid:
-        values = texts.to_pylist()
-        found = native(to_bounds(values, leaf.type, Side.MINIMUM), leaf)
-        return found, np.fromiter((_is_inexact(v, leaf) for v in values), np.bool_, len(values)) | (
-            valid(texts) & ~valid(found)
-        )
-
-
-def _is_inexact(text: str | None, leaf: Leaf) -> bool:
-    if text is None or leaf.type == PrimitiveType("date"):
-        return False
-    moment = temporal.parse_moment(text)
-    return moment is None or not moment.exact
-
-
-def _says_more(found: pa.Table, schema: pa.Schema) -> Flags:
-    """Rows with keys that no column of the index is for."""
-    more = np.zeros(found.num_rows, np.bool_)
-    for field in found.schema:
-        known = schema.field(field.name).type if field.name in schema.names else None
-        if field.type != known:
-            more |= _extra(_whole(found.column(field.name)), known)
-    return more
-
-
-def _extra(array: pa.Array, known: pa.DataType | None) -> Flags:
-    """Where an array has a value outside the known type."""
-    if known is None or not pa.types.is_struct(known) or not pa.types.is_struct(array.type):
-        return valid(array) if not pa.types.is_struct(array.type) else _any_leaf(array)
-    more = np.zeros(len(array), np.bool_)
-    for field in array.type:
-        index = known.get_field_index(field.name)
-        inner = known.field(index).type if index >= 0 else None
-        if field.type != inner:
-            more |= _extra(_child(array, field.name), inner)
-    return more
-
-
-def _any_leaf(array: pa.StructArray) -> Flags:
-    """Where any leaf of a struct has a value."""
-    some = np.zeros(len(array), np.bool_)
-    for field in array.type:
-        child = _child(array, field.name)
-        assert child is not None
-        some |= _any_leaf(child) if pa.types.is_struct(child.type) else valid(child)
-    return some
-
-
-# Texts that the strict parser refuses.
-
-
-def _decoded(stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
-    decoder, builders = _tolerant(leaves)
-    values = decoder.read(stats)
-    columns = {name: build(values[path]) for name, (path, build) in builders.items()}
-    tight = values[("tightBounds",)]
-    columns[TIGHT_BOUNDS] = arrays.primitives(tight, pa.int8(), np.int8).cast(pa.bool_())
-    columns[STATS_JSON] = stats
-    return _table(columns, len(stats))
-
-
-_Builder: TypeAlias = Callable[[Sequence[Any]], pa.Array]
-
-
-@lru_cache(maxsize=16)
-def _tolerant(leaves: tuple[Leaf, ...]) -> tuple[LeafDecoder, dict[str, tuple[Path, _Builder]]]:
-    """A decoder of all leaves, and how each column is made of its values."""
-    paths: dict[Path, Any] = {("numRecords",): int, ("tightBounds",): bool}
-    builders: dict[str, tuple[Path, _Builder]] = {NUM_RECORDS: (("numRecords",), _counts)}
-    for leaf in leaves:
-        for kind, key in KINDS.items():
-            path = (key, *leaf.path)
-            if kind == "null_count":
-                paths[path] = int
-                builders[column(kind, leaf.path)] = (path, _counts)
-            elif leaf.bound is not None:
-                paths[path] = _wire_python(leaf)
-                builders[column(kind, leaf.path)] = (path, _bound_builder(leaf, _SIDES[kind]))
-    return LeafDecoder(paths), builders
-
-
-def _wire_python(leaf: Leaf) -> Any:
-    return bool if leaf.type == PrimitiveType("boolean") else wire_type(leaf.type)
-
-
-def _bound_builder(leaf: Leaf, side: Side) -> _Builder:
-    if leaf.type == PrimitiveType("boolean"):
-        return lambda values: arrays.primitives(values, pa.int8(), np.int8).cast(pa.bool_())
-    if leaf.type == PrimitiveType("binary"):
-        return arrays.strings
-    return lambda values: native(to_bounds(values, leaf.type, side), leaf)
-
-
-def _counts(values: Sequence[int | None]) -> pa.Int64Array:
-    return arrays.int64s([v if v is not None and 0 <= v < 1 << 63 else None for v in values])
-
-
-# Comparison types back to native ones.
-
-_SIDES: Final = {"min": Side.MINIMUM, "max": Side.MAXIMUM}
-
-
-def native(bounds: pa.Array, leaf: Leaf) -> pa.Array:
-    """Bounds in the comparison type as the column's own; what the column cannot hold is null."""
-    assert leaf.bound is not None
-    match leaf.type:
-        case PrimitiveType(name) if name in INTEGERS:
-            return _narrowed(bounds, INTEGERS[name]).cast(leaf.bound)
-        case PrimitiveType("date"):
-            return _narrowed(bounds, 32).cast(pa.int32()).view(leaf.bound)
-        case PrimitiveType(name) if name in TIMESTAMPS:
-            return bounds.view(leaf.bound)
-        case PrimitiveType("float"):
-            return _within_float(bounds, _without_nan(bounds.cast(leaf.bound, safe=False)))
-        case PrimitiveType("string"):
-            return bounds.cast(leaf.bound)
-    return _without_nan(bounds)
-
-
-def _narrowed(bounds: pa.Int64Array, bits: int) -> pa.Int64Array:
-    if bits == 64:
-        return bounds
-    low, high = arrays.int64s([-(1 << bits - 1), (1 << bits - 1) - 1])
-    fits = pc.and_(pc.greater_equal(bounds, low), pc.less_equal(bounds, high))
-    return pc.if_else(fits, bounds, arrays.int64s([None])[0])
-
-
-def _within_float(doubles: pa.Array, floats: pa.Array) -> pa.Array:
-    """What is infinite only as a float is beyond its range."""
-    return pc.if_else(pc.and_(pc.is_inf(floats), pc.is_finite(doubles)), pa.nulls(1, floats.type)[0], floats)
-
-
-def _without_nan(bounds: pa.Array) -> pa.Array:
-    if not pa.types.is_floating(bounds.type):
-        return bounds
-    return pc.if_else(pc.is_nan(bounds), pa.nulls(1, bounds.type)[0], bounds)
-
-
-def _non_negative(counts: pa.Int64Array) -> pa.Int64Array:
-    return pc.if_else(pc.greater_equal(counts, arrays.int64s([0])[0]), counts, arrays.int64s([None])[0])
+    return stats_table(found, len(rows))

@@ -22,6 +22,7 @@ from delta_sidecar.errors import (
     VersionNotFoundError,
 )
 from delta_sidecar.index.builder import schema_hash
+from delta_sidecar.index.columns import STATS_JSON, path_of, whole
 from delta_sidecar.index.digests import key_digests
 from delta_sidecar.index.discovery import commit_meta, listed_manifests, read_hint, read_manifest
 from delta_sidecar.index.dumb_replay import (
@@ -40,8 +41,7 @@ from delta_sidecar.index.manifest import Manifest, PartEntry, layout_of, totals
 from delta_sidecar.index.names import manifest_name
 from delta_sidecar.index.part_check import check_embedded, check_entry, read_rows
 from delta_sidecar.index.parts import completed
-from delta_sidecar.index.rows import conformed, whole
-from delta_sidecar.index.typing import STATS_JSON, path_of
+from delta_sidecar.index.rows import conformed
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot

@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, SparkError
 from delta_sidecar.index.builder import Build, BuildOptions, BuildReport, build_index
+from delta_sidecar.index.columns import whole
 from delta_sidecar.index.live import expected_rows, tail_of
 from delta_sidecar.index.manifest import PartEntry
-from delta_sidecar.index.rows import SOURCE_COLUMNS, order_of, whole
+from delta_sidecar.index.rows import SOURCE_COLUMNS, order_of
 from delta_sidecar.log.checkpoints import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.segment import CommitRange
