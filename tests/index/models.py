@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from delta_sidecar.index import builder
+from delta_sidecar.index import building
 from delta_sidecar.index.discovery import listed_manifests, read_manifest
 from delta_sidecar.index.manifest import Manifest, layout_of
 from delta_sidecar.index.parts import completed, read_part
@@ -70,8 +70,8 @@ def records_of(body: Mapping[str, Any], dropped: bool) -> set[int | None]:
 def small_parts(single: int = 1, small: int = 3, most: int = 2, rows: int = 4) -> Any:
     """A builder that makes many parts out of few files, and rewrites and merges them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(builder, "SINGLE_ROWS", single)
-        patch.setattr(builder, "SMALL_ROWS", small)
-        patch.setattr(builder, "SMALL_PARTS", most)
-        patch.setattr(builder, "PART_ROWS", rows)
+        patch.setattr(building, "SINGLE_ROWS", single)
+        patch.setattr(building, "SMALL_ROWS", small)
+        patch.setattr(building, "SMALL_PARTS", most)
+        patch.setattr(building, "PART_ROWS", rows)
         yield

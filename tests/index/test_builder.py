@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index import builder
+from delta_sidecar.index import building
 from delta_sidecar.index.builder import BuildOptions, BuildReport, build_index
 from delta_sidecar.index.discovery import find_base, listed_manifests, read_hint
 from delta_sidecar.index.garbage import collect_garbage
@@ -260,8 +260,8 @@ def test_many_small_parts_are_merged(tmp_path: Path) -> None:
         log.commit(add(f"s{number}"))
         build_index(store, options=FINE)
     manifest, _ = manifest_at(store, log.version)
-    small = [part for part in manifest.parts if part.rows < builder.SMALL_ROWS]
-    assert len(small) <= builder.SMALL_PARTS
+    small = [part for part in manifest.parts if part.rows < building.SMALL_ROWS]
+    assert len(small) <= building.SMALL_PARTS
     check(store, log)
 
 

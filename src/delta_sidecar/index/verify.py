@@ -21,7 +21,7 @@ from delta_sidecar.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
-from delta_sidecar.index.builder import schema_hash
+from delta_sidecar.index.building import schema_hash
 from delta_sidecar.index.columns import STATS_JSON, path_of, whole
 from delta_sidecar.index.digests import key_digests
 from delta_sidecar.index.discovery import commit_meta, listed_manifests, read_hint, read_manifest

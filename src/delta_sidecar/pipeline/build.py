@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, SparkError
-from delta_sidecar.index.builder import Build, BuildOptions, BuildReport, build_index
+from delta_sidecar.index.builder import BuildReport, build_index
+from delta_sidecar.index.building import Build, BuildOptions
 from delta_sidecar.index.columns import whole
 from delta_sidecar.index.live import expected_rows, tail_of
 from delta_sidecar.index.manifest import PartEntry

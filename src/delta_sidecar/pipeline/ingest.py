@@ -314,12 +314,15 @@ def _dealt(frame: DataFrame, settings: Settings, snapshot: Snapshot, time_type: 
         return frame.repartition(parallelism, f.expr(number))
     with spark_failures(f"{settings.table}: the source could not be counted"):
         settings.say("counting rows")
-        counts = count_buckets(frame, number)
+        counted = count_buckets(frame, number)
+        counts = counted.rows
         if not counts:
             return None
         width = _bytes_per_row(frame, snapshot) if needs_estimate(counts, target) else 0.0
         layout = plan_layout(counts, width, target, parallelism)
         settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
+        if counted.gathered and not layout.split:
+            return frame
         return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
 
 

@@ -3,6 +3,7 @@
 The rows of each bucket are counted first, from the time column alone. From the counts and the bytes a row takes follows
 how many files each bucket needs; rows of a large bucket are dealt to its files by a hash of the row, so a task that is
 run again deals them the same. Each file is written by one task, and buckets that follow each other by different ones.
+Where the rows of each bucket are together already, they stay where they are.
 """
 
 from __future__ import annotations
@@ -101,12 +102,23 @@ def needs_estimate(counts: Counts, target: int) -> bool:
     return max(counts.values(), default=0) * _WIDEST_ROW > target
 
 
-def count_buckets(frame: DataFrame, number: str) -> dict[int | None, int]:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The buckets of a batch."""
+
+    rows: Counts
+    gathered: bool
+    """The rows of each bucket are in one partition already, as those of a source in the order of time are."""
+
+
+def count_buckets(frame: DataFrame, number: str) -> Counted:
     """Rows a bucket. Only the time column is needed for it, and a columnar source reads no other."""
     from pyspark.sql import functions as f
 
-    found = frame.groupBy(f.expr(number).alias("bucket")).agg(f.count(f.lit(1)).alias("rows")).toArrow()
-    return dict(zip(found["bucket"].to_pylist(), found["rows"].to_pylist()))
+    placed = frame.select(f.expr(number).alias("bucket"), f.spark_partition_id().alias("place"))
+    found = placed.groupBy("bucket").agg(f.count(f.lit(1)), f.min("place"), f.max("place")).toArrow()
+    buckets, rows, first, last = (column.to_pylist() for column in found.columns)
+    return Counted(dict(zip(buckets, rows)), first == last)
 
 
 def sampled_bytes_per_row(frame: DataFrame) -> float:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.index.builder import Placement, part_slices
+from delta_sidecar.index.building import Placement, part_slices
 from delta_sidecar.index.columns import whole
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import PartEntry

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from delta_sidecar.index import builder
+from delta_sidecar.index import building
 from delta_sidecar.index.builder import BuildOptions
 from delta_sidecar.pipeline import build
 from delta_sidecar.pipeline.ingest import ingest
@@ -49,8 +49,8 @@ def pausing(mark: str) -> type[Work]:
 
 def build_index(spark: SparkSession, order: dict[str, Any]) -> Any:
     """The whole index, however small the table, in parts of a few files."""
-    builder.SMALL_TABLE = -1  # type: ignore[misc]
-    builder.SINGLE_ROWS = 0  # type: ignore[misc]
+    building.SMALL_TABLE = -1  # type: ignore[misc]
+    building.SINGLE_ROWS = 0  # type: ignore[misc]
     if order.get("pause"):
         build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
     return build.build_table(order["table"], options=BuildOptions(full=True, part_rows=3), spark=spark)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 from urllib.parse import unquote
 
-from delta_sidecar.index import builder
+from delta_sidecar.index import building
 from delta_sidecar.index.builder import BuildOptions, BuildReport
 from delta_sidecar.index.discovery import find_base
 from delta_sidecar.index.parts import read_keys
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def as_if_large(small_table: int = -1, small_parts: int = 3) -> Iterator[None]:
     """Tables of a few files as those of millions are: on Spark when whole, in several parts, incremental."""
     limits = {"SINGLE_ROWS": 0, "SMALL_ROWS": 2, "SMALL_PARTS": small_parts, "SMALL_TABLE": small_table}
-    with patch.multiple(builder, **limits):
+    with patch.multiple(building, **limits):
         yield
 
 

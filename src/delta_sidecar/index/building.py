@@ -1,0 +1,158 @@
+"""One build under way: what a user may choose, where its parts go, and the manifest they come to."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version as distribution_version
+from itertools import pairwise
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from delta_sidecar.index.discovery import commit_identity
+from delta_sidecar.index.layout import Layout
+from delta_sidecar.index.manifest import FORMAT, Manifest, PartEntry, Sort, totals
+from delta_sidecar.index.names import part_id
+from delta_sidecar.index.parts import PART_GOAL, PART_ROWS, write_part
+from delta_sidecar.index.rows import joined, sorted_rows
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.storage.store import Store
+
+SINGLE_ROWS: Final = 20_000
+"""A table of so many files has one part, in one file."""
+SMALL_TABLE: Final = 100_000
+"""Files that are sorted in the memory of one process; more are left to an engine."""
+SMALL_ROWS: Final = 20_000
+"""A part of fewer rows is small."""
+SMALL_PARTS: Final = 8
+"""More small parts than this are merged."""
+TAIL_LIMIT: Final = 512 << 20
+"""Bytes of commits that one process replays; more are left to an engine."""
+
+Progress: TypeAlias = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """What a user may choose."""
+
+    sort_column: str | None = None
+    """Logical name of the column rows are sorted by; chosen by the schema if not given."""
+    time_column: str | None = None
+    """Logical name of the column whose bounds stand in the core."""
+    full: bool = False
+    """Build anew even where an index could be built on."""
+    part_rows: int = PART_GOAL
+    """Rows a part should have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the parts of a build go; it travels to whoever writes them."""
+
+    directory: str
+    version: int
+    build: str
+
+    def write(self, store: Store, rows: pa.Table, layout: Layout) -> PartEntry:
+        """Write sorted rows as a part under a name of its own."""
+        return write_part(store, self.directory, part_id(self.version, self.build), rows, layout)
+
+
+@dataclass(slots=True)
+class Build:
+    """One build under way."""
+
+    snapshot: Snapshot
+    layout: Layout
+    directory: str
+    id: str
+    options: BuildOptions = field(default_factory=BuildOptions)
+    progress: Progress = lambda message: None
+
+    @property
+    def store(self) -> Store:
+        return self.snapshot.store
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def placement(self) -> Placement:
+        return Placement(self.directory, self.version, self.id)
+
+    def write(self, rows: pa.Table) -> PartEntry:
+        """Sort rows and write them as a part."""
+        return self.placement.write(self.store, sorted_rows(rows, self.layout), self.layout)
+
+    def manifest(self, parts: Sequence[PartEntry]) -> Manifest:
+        """The manifest of these parts, in the order of their keys."""
+        files, size, records = totals(parts)
+        metadata = self.snapshot.metadata
+        sort, time_leaf = self.layout.sort, self.layout.time
+        return Manifest(
+            format=FORMAT,
+            writer=f"delta-sidecar {distribution_version('delta-sidecar')}",
+            build=self.id,
+            table_id=metadata.id,
+            version=self.version,
+            protocol=self.snapshot.protocol,
+            metadata=metadata,
+            schema_hash=schema_hash(metadata.schemaString),
+            sort=Sort(sort.kind, list(sort.path), self.layout.granularity),
+            files=files,
+            bytes=size,
+            parts=sorted(parts, key=key_order),
+            commit=commit_identity(self.snapshot),
+            time_column=[] if time_leaf is None else list(time_leaf.path),
+            records=records,
+            built_at=int(time.time() * 1000),
+        )
+
+
+def schema_hash(schema: str | None) -> str:
+    return hashlib.sha256((schema or "").encode()).hexdigest()
+
+
+def key_order(part: PartEntry) -> tuple[bool, tuple[bool, float | str], str]:
+    """Parts by their smallest key, those without one first."""
+    low = part.key[0]
+    order = (isinstance(low, str), low) if low is not None else (False, 0)
+    return low is not None, order, part.path[0] if part.path else part.id
+
+
+def part_slices(count: int, goal: int) -> Iterator[tuple[int, int]]:
+    """Equal slices of about `goal` rows."""
+    pieces = max(1, -(-count // goal))
+    edges = [count * piece // pieces for piece in range(pieces + 1)]
+    return ((low, high - low) for low, high in pairwise(edges))
+
+
+class PartSink:
+    """Collects rows and writes a part whenever there are enough for one."""
+
+    def __init__(self, build: Build) -> None:
+        self._build = build
+        self._tables: list[pa.Table] = []
+        self._written: list[PartEntry] = []
+        self.rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        for at, size in part_slices(rows.num_rows, PART_ROWS) if rows.num_rows else ():
+            if self.rows + size > PART_ROWS:
+                self.flush()
+            self._tables.append(rows.slice(at, size))
+            self.rows += size
+
+    def flush(self) -> None:
+        if self._tables:
+            self._written.append(self._build.write(joined(self._tables)))
+            self._tables, self.rows = [], 0
+
+    def close(self) -> list[PartEntry]:
+        self.flush()
+        return self._written
