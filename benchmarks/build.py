@@ -1,6 +1,6 @@
 """The index build beside its peers: `python -m benchmarks.build --n 1000000`.
 
-One Spark session (local), every workload run once to warm up and then three times, in turn; the median counts:
+One Spark session (local), every workload run once to warm up, then all of them three times, in turn; the median counts:
 
 - `build`: the whole index, from the log, by `pipeline.build`.
 - `checkpoint`: Delta's own checkpoint of the same version, from the log (its cache cleared), by its internals.
@@ -133,14 +133,12 @@ def timed(action: Callable[[], Any]) -> float:
 
 
 def measured(found: dict[str, Callable[[], float]], repeat: int, console: Console) -> dict[str, list[float]]:
-    """All workloads in turn, so that what else the machine does falls on all; the first round warms up."""
+    """All workloads in turn, so that what else the machine does falls on all."""
     seconds: dict[str, list[float]] = {name: [] for name in found}
-    for number in range(repeat + 1):
+    for number in range(repeat):
         for name, run in found.items():
-            taken = run()
-            console.print(f"{'warm-up' if not number else f'run {number}'} {name}: {taken:.2f} s", markup=False)
-            if number:
-                seconds[name].append(taken)
+            seconds[name].append(run())
+            console.print(f"run {number + 1} {name}: {seconds[name][-1]:.2f} s", markup=False)
     return seconds
 
 
@@ -189,16 +187,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.build", description=__doc__)
     parser.add_argument("--n", type=int, default=1_000_000, help="files in the checkpoint")
     parser.add_argument("--repeat", type=int, default=REPEAT, help="runs after the first; the median counts")
+    parser.add_argument("--warm-up", type=int, metavar="FILES", help="warm up on a table of so many files, not of N")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--memory", default="6g", help="of the session's process")
     parser.add_argument("--save", metavar="NAME", help="keep the figures as benchmarks/results/NAME.json")
     args = parser.parse_args()
-    spec = LogSpec(args.n)
+    spec, small = LogSpec(args.n), LogSpec(args.warm_up or args.n)
     progress = Console(stderr=True, highlight=False)
     with tempfile.TemporaryDirectory(prefix="build-", dir=table_dir(spec).parent) as name:
         tables = Tables(spec, Path(name))
         conf = {"spark.driver.memory": args.memory, "spark.local.dir": f"{name}/spark"}
         with spark_session(master=f"local[{args.cores}]", conf=conf) as spark:
+            progress.print(f"warming up on {small.files:,} files", markup=False)
+            measured(workloads(spark, Tables(small, Path(name) / "warm"), Path(name)), 1, progress)
             found = measured(workloads(spark, tables, Path(name)), args.repeat, progress)
             size = sizes(tables, Path(name))
         judged = goals(args.n, found, size)
