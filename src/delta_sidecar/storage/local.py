@@ -78,34 +78,31 @@ class LocalStore:
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
         """Written beside its place, then linked into it: a reader sees all of it or nothing."""
-        full = self._full(path)
-        draft = f"{os.path.dirname(full)}/.{uuid.uuid4().hex}.tmp"
-        with self._errors(path):
-            os.makedirs(os.path.dirname(full), exist_ok=True)
-            try:
-                _write(draft, data)
-                os.link(draft, full)
-            finally:
-                with suppress(FileNotFoundError):
-                    os.unlink(draft)
+        with self._drafted(path, data) as draft:
+            os.link(draft, self._full(path))
         return self.head(path)
 
     def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
         """Moved into its place in one step; who compares first holds a lock on the directory."""
-        full = self._full(path)
-        draft = f"{os.path.dirname(full)}/.{uuid.uuid4().hex}.tmp"
+        with self._drafted(path, data) as draft, _locked(os.path.dirname(draft)):
+            if expected is not None:
+                self._check_same(path, expected)
+            os.replace(draft, self._full(path))
+        return self.head(path)
+
+    @contextmanager
+    def _drafted(self, path: str, data: Buffer) -> Iterator[str]:
+        """A file with the data, beside its place, gone after the block."""
+        directory = os.path.dirname(self._full(path))
+        draft = f"{directory}/.{uuid.uuid4().hex}.tmp"
         with self._errors(path):
-            os.makedirs(os.path.dirname(full), exist_ok=True)
+            os.makedirs(directory, exist_ok=True)
             try:
                 _write(draft, data)
-                with _locked(os.path.dirname(full)):
-                    if expected is not None:
-                        self._check_same(path, expected)
-                    os.replace(draft, full)
+                yield draft
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(draft)
-        return self.head(path)
 
     def _check_same(self, path: str, expected: str) -> None:
         try:
