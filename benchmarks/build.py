@@ -212,6 +212,7 @@ def main() -> int:
             "bytes": size,
             "goals": [{"what": g.what, "ratio": g.ratio, "at_most": g.limit, "met": g.met} for g in judged],
         }
+        RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{args.save}.json").write_text(json.dumps(document, indent=1) + "\n")
     return 0 if all(goal.met for goal in judged) else 1
 

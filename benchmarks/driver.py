@@ -45,6 +45,7 @@ def main() -> int:
     show(found, ratio)
     if args.save:
         document = {"environment": environment(), "driver_memory": DRIVER_MEMORY, "runs": found, "ratio": ratio}
+        RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{args.save}.json").write_text(json.dumps(document, indent=1) + "\n")
     return 0 if ratio <= GOAL else 1
 
