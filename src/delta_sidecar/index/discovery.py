@@ -81,14 +81,19 @@ def find_base(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
         if version > snapshot.version:
             continue
         try:
-            manifest = read_manifest(snapshot.store, directory, version)
-            check_bound(manifest, snapshot)
-            check_parts(snapshot.store, directory, manifest)
-            return FoundManifest(manifest, directory, meta), passed
+            return FoundManifest(usable_manifest(snapshot, directory, version), directory, meta), passed
         except CorruptIndexError as error:
             _log.warning("%s", error)
             passed.append(str(error))
     return None, passed
+
+
+def usable_manifest(snapshot: Snapshot, directory: str, version: int) -> Manifest:
+    """A manifest that is whole, of this table, and has all its parts; `CorruptIndexError` says what it lacks."""
+    manifest = read_manifest(snapshot.store, directory, version)
+    check_bound(manifest, snapshot)
+    check_parts(snapshot.store, directory, manifest)
+    return manifest
 
 
 def check_parts(store: Store, directory: str, manifest: Manifest) -> None:

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
+from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, descendant
 from delta_sidecar.index.digests import Words, key_digests, row_digests, text_digests
 from delta_sidecar.index.dumb_stats import StatsReader
-from delta_sidecar.index.layout import Layout, Path
+from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.native import native_typed
 from delta_sidecar.index.rows import ADD_COLUMNS, PARTITION, SOURCE_COLUMNS
 from delta_sidecar.log.commits import CommitBytes, file_batches
@@ -109,25 +109,16 @@ class RowReader:
         found: dict[str, pa.Array | None] = {}
         for kind, key in KINDS.items():
             for leaf in self._layout.leaves:
-                array = _descend(parsed, (key, *leaf.path))
+                array = descendant(parsed, (key, *leaf.path))
                 if array is not None:
                     found[column(kind, leaf.path)] = native_typed(array, kind, leaf)
-        records, tight = (_descend(parsed, (name,)) for name in ("numRecords", "tightBounds"))
+        records, tight = (descendant(parsed, (name,)) for name in ("numRecords", "tightBounds"))
         if records is not None and pa.types.is_signed_integer(records.type):
             counts = records.cast(pa.int64())
             found[NUM_RECORDS] = pc.if_else(pc.less(counts, 0), pa.nulls(1, pa.int64())[0], counts)
         if tight is not None and pa.types.is_boolean(tight.type):
             found[TIGHT_BOUNDS] = tight
         return {name: array for name, array in found.items() if array is not None}
-
-
-def _descend(array: pa.Array, path: Path) -> pa.Array | None:
-    for name in path:
-        index = array.type.get_field_index(name) if pa.types.is_struct(array.type) else -1
-        if index < 0:
-            return None
-        array = pc.struct_field(array, [index])
-    return array
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ tables are one file with both. Columns that are null in every row are left out, 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,7 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, path_of, whole
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.manifest import FileEntry, KeyValue, PartEntry
-from delta_sidecar.index.rows import PARTITION, joined, sort_key
+from delta_sidecar.index.rows import PARTITION, sort_key
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer, Store
@@ -201,11 +201,6 @@ def completed(rows: pa.Table) -> pa.Table:
     return pa.table({**{name: rows.column(name) for name in rows.column_names}, **missing}) if missing else rows
 
 
-def merged(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows of several parts in one table; where a column changed its type between them, the wider one."""
-    return joined(tables) if len(tables) > 1 else tables[0]
-
-
 # Encoding.
 
 
@@ -275,7 +270,6 @@ def _file_entry(data: pa.Buffer) -> FileEntry:
 
 
 def _described(part: str, rows: pa.Table, layout: Layout) -> PartEntry:
-    path = whole(rows.column("path"))
     records = whole(rows.column(NUM_RECORDS)) if NUM_RECORDS in rows.column_names else pa.nulls(rows.num_rows)
     key = sort_key(rows, layout.sort)
     times = [_time(rows, layout, kind) for kind in ("min", "max")]
@@ -291,7 +285,7 @@ def _described(part: str, rows: pa.Table, layout: Layout) -> PartEntry:
         key_unknown=key.null_count,
         time=(_least(times[0]), _greatest(times[1])),
         time_unknown=int(np.count_nonzero(unknown)),
-        path=(min_text(path), max_text(path)) if all_plain(path) and rows.num_rows else None,
+        path=_path_ends(whole(rows.column("path"))),
         vectors=rows.num_rows - vectors.null_count,
     )
 
@@ -305,12 +299,12 @@ def _time(rows: pa.Table, layout: Layout, kind: str) -> pa.Array:
     return whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
 
 
-def min_text(paths: pa.StringArray) -> str:
-    return str(pc.min_max(paths)["min"].as_py())
-
-
-def max_text(paths: pa.StringArray) -> str:
-    return str(pc.min_max(paths)["max"].as_py())
+def _path_ends(paths: pa.StringArray) -> tuple[str, str] | None:
+    """The smallest and the greatest path; None where one may have two spellings."""
+    if not len(paths) or not all_plain(paths):
+        return None
+    ends = pc.min_max(paths)
+    return str(ends["min"].as_py()), str(ends["max"].as_py())
 
 
 def _least(values: pa.Array) -> KeyValue:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import msgspec
 
 from delta_sidecar.errors import CorruptIndexError, ObjectChangedError, ObjectExistsError, StorageError
-from delta_sidecar.index.discovery import check_bound, check_parts, read_hint, read_manifest
+from delta_sidecar.index.discovery import check_parts, read_hint, usable_manifest
 from delta_sidecar.index.manifest import Hint, Manifest, encode
 from delta_sidecar.index.names import HINT, lease_name, manifest_name
 from delta_sidecar.log.snapshot import Snapshot
@@ -24,12 +24,11 @@ _log = logging.getLogger(__name__)
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """What a builder at work needs: every part of its build, and the manifest it builds on."""
+    """That a builder is at work."""
 
     build: str
     began: int
     """Milliseconds since 1970."""
-    builds_on: int | None = None
 
 
 @contextmanager
@@ -71,10 +70,7 @@ def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: boo
 
 def _usable(snapshot: Snapshot, directory: str, version: int) -> Manifest | None:
     try:
-        found = read_manifest(snapshot.store, directory, version)
-        check_bound(found, snapshot)
-        check_parts(snapshot.store, directory, found)
-        return found
+        return usable_manifest(snapshot, directory, version)
     except CorruptIndexError as error:
         _log.info("replacing a manifest: %s", error)
         return None
