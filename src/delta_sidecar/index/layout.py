@@ -20,7 +20,7 @@ from delta_sidecar.log.schema import (
     StructType,
     arrow_type,
 )
-from delta_sidecar.values.bucket import GENERATION_EXPRESSION, Granularity, our_bucket, quoted
+from delta_sidecar.values.bucket import Granularity, bucket_columns
 from delta_sidecar.values.comparison import comparison_type
 
 Path: TypeAlias = tuple[str, ...]
@@ -73,19 +73,11 @@ class Layout:
         """The layout of a table; columns by their logical names, chosen by what the schema tells where not given."""
         partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type))
         leaves = tuple(_leaves([f for f in schema if f.name not in partition_columns], ()))
-        bucket = _bucket(schema, partition)
-        time = _time_leaf(schema, leaves, time_column, bucket.time if bucket else None)
+        bucket = next((found for found in bucket_columns(schema) if found.field in partition), None)
+        time = _time_leaf(schema, leaves, time_column, bucket.time.name if bucket else None)
         sort = _sort_key(schema, leaves, partition, sort_column, bucket.field if bucket else None, time)
         ours = bucket is not None and sort.path == (bucket.field.physical_name,)
         return cls(leaves, partition, time, sort, bucket.granularity if bucket and ours else None)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    field: StructField
-    time: str
-    """The logical name of the time column."""
-    granularity: Granularity
 
 
 def _is_typed(data_type: DataType) -> bool:
@@ -108,25 +100,6 @@ def bound_type(data_type: DataType) -> pa.DataType | None:
             return pa.string()
         case PrimitiveType() | DecimalType() if _is_typed(data_type):
             return arrow_type(data_type)
-    return None
-
-
-def _bucket(schema: StructType, partition: Sequence[StructField]) -> _Bucket | None:
-    """Our generated time bucket among the partition columns."""
-    for field in partition:
-        expression = field.metadata.get(GENERATION_EXPRESSION)
-        for time in schema if isinstance(expression, str) else ():
-            found = _our_bucket_of(str(expression), time)
-            if found is not None:
-                return _Bucket(field, time.name, found)
-    return None
-
-
-def _our_bucket_of(expression: str, time: StructField) -> Granularity | None:
-    for kind in ("timestamp", "timestamp_ntz"):
-        if time.type == PrimitiveType(kind):
-            found = our_bucket(expression, quoted(time.name), kind)
-            return found.granularity if found else None
     return None
 
 

@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import InputError, OptionError, TableNotFoundError
 from delta_sidecar.log.schema import StructField
@@ -23,8 +23,8 @@ from delta_sidecar.values.bucket import (
     TIME_TYPES,
     Granularity,
     TimeType,
+    bucket_columns,
     bucket_expression,
-    our_bucket,
     quoted,
 )
 
@@ -94,14 +94,8 @@ def check_bucket(snapshot: Snapshot, bucket: Bucket) -> None:
 
 def _our_buckets(snapshot: Snapshot) -> dict[str, tuple[str, Granularity]]:
     """Bucket columns of ours in a table: the time column and granularity of each."""
-    found: dict[str, tuple[str, Granularity]] = {}
-    for field in snapshot.schema:
-        expression = field.metadata.get(GENERATION_EXPRESSION)
-        for time in snapshot.schema if isinstance(expression, str) else ():
-            if str(time.type) in TIME_TYPES:
-                ours = our_bucket(str(expression), quoted(time.name), cast(TimeType, str(time.type)))
-                found |= {field.name: (time.name.casefold(), ours.granularity)} if ours else {}
-    return found
+    found = bucket_columns(snapshot.schema)
+    return {bucket.field.name: (bucket.time.name.casefold(), bucket.granularity) for bucket in found}
 
 
 def _explained(field: StructField | None, bucket: Bucket, there: Mapping[str, tuple[str, Granularity]]) -> str:

@@ -8,10 +8,12 @@ An older form of ours, which did not hold before 1970 and on days that a zone sk
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
+from delta_sidecar.log.schema import StructField, StructType
 from delta_sidecar.values.calendar import MICROS_PER_SECOND, date_of
 
 Granularity: TypeAlias = Literal["month", "day", "hour", "minute", "second"]
@@ -104,6 +106,26 @@ def granularity_of(expression: str, column: str) -> Granularity | None:
     """The granularity of our bucket over the column of that name, whichever time type it has; None if not ours."""
     found = (our_bucket(expression, quoted(column), time_type) for time_type in TIME_TYPES)
     return next((bucket.granularity for bucket in found if bucket is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketColumn:
+    """A bucket of ours in a table."""
+
+    field: StructField
+    time: StructField
+    granularity: Granularity
+
+
+def bucket_columns(schema: StructType) -> Iterator[BucketColumn]:
+    """The generated columns of a table that are buckets of ours, each with the time column it is made from."""
+    for field in schema:
+        expression = field.metadata.get(GENERATION_EXPRESSION)
+        for time in schema if isinstance(expression, str) else ():
+            name = str(time.type)
+            ours = our_bucket(str(expression), quoted(time.name), name) if name in TIME_TYPES else None
+            if ours is not None:
+                yield BucketColumn(field, time, ours.granularity)
 
 
 SqlTokens: TypeAlias = tuple[str, ...]
