@@ -17,6 +17,7 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
+from delta_sidecar.index.base import IndexBase, IndexFinder
 from delta_sidecar.log import travel
 from delta_sidecar.log.schema import StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -90,9 +91,15 @@ class DeltaTable:
 
     def _load(self, version: int | None) -> None:
         before = self._store.cost
-        self._snapshot = load_snapshot(self._store, version, self._settings.commit_parallelism)
+        self._snapshot = self._pinned(version, self._settings.enabled)
         self._settings = settings_of(self._options, self._snapshot.metadata.properties)
+        if not self._settings.enabled and isinstance(self._snapshot.segment.base, IndexBase):
+            self._snapshot = self._pinned(version, with_index=False)
         self._opening_cost = self._store.cost - before
+
+    def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
+        finder = IndexFinder(self._store) if with_index else None
+        return load_snapshot(self._store, version, self._settings.commit_parallelism, finder)
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"

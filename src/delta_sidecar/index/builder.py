@@ -16,10 +16,11 @@ from delta_sidecar.index import building
 from delta_sidecar.index.building import Build, Progress
 from delta_sidecar.index.building import BuildOptions as BuildOptions
 from delta_sidecar.index.discovery import FoundManifest, commit_identity, find_base
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.extend import TooMuchChanged, extended
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.live import expected_rows
-from delta_sidecar.index.manifest import Manifest, PartEntry
+from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.names import directory_for, manifest_name, new_build_id, single_id
 from delta_sidecar.index.publish import give_hint, leased, publish
 from delta_sidecar.index.whole import build_whole

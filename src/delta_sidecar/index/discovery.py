@@ -19,8 +19,9 @@ from delta_sidecar.index.manifest import CommitIdentity, Hint, Manifest, decode
 from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name, manifest_version
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.names import commit_name
+from delta_sidecar.log.segment import Listing
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.storage.store import ObjectMeta, Store
+from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 _log = logging.getLogger(__name__)
 
@@ -56,9 +57,14 @@ def read_manifest(store: Store, directory: str, version: int) -> Manifest:
     """A manifest by its version; `CorruptIndexError` if it is missing or broken."""
     path = f"{directory}/{manifest_name(version)}"
     try:
-        data = store.get(path)
+        return manifest_of(store.get(path), directory, version)
     except ObjectNotFoundError:
         raise CorruptIndexError(f"{path} is missing; build the index") from None
+
+
+def manifest_of(data: Buffer, directory: str, version: int) -> Manifest:
+    """The manifest that was found under the name of a version; `CorruptIndexError` if it is broken or another's."""
+    path = f"{directory}/{manifest_name(version)}"
     manifest = decode(data, path)
     if manifest.version != version:
         raise CorruptIndexError(f"{path} is of version {manifest.version}; build the index again")
@@ -68,9 +74,17 @@ def read_manifest(store: Store, directory: str, version: int) -> Manifest:
 def read_hint(store: Store, directory: str) -> int | None:
     """The version of the newest manifest as the hint has it; None where there is none, or a broken one."""
     try:
-        return msgspec.json.decode(bytes(store.get(f"{directory}/{HINT}")), type=Hint).version
-    except (ObjectNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return hinted_version(store.get(f"{directory}/{HINT}"))
+    except ObjectNotFoundError:
         return None
+
+
+def hinted_version(data: Buffer) -> int | None:
+    try:
+        version = msgspec.json.decode(bytes(data), type=Hint).version
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return version if 0 <= version < 1 << 63 else None
 
 
 def find_base(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
@@ -107,11 +121,18 @@ def check_parts(store: Store, directory: str, manifest: Manifest) -> None:
 
 
 def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
-    """The manifest was built at this table's very commit file, or at least at a version of this table's id."""
-    meta = commit_meta(snapshot, manifest.version)
+    """As `check_table`, for an index of a snapshot's table."""
+    known = snapshot.metadata.id if manifest.version == snapshot.version else None
+    check_table(manifest, snapshot.store, snapshot.listing, known)
+
+
+def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: str | None = None) -> None:
+    """The manifest was built at this table's very commit file, or at least at a version of this table's id; where
+    `known_id` is not given, that is asked of the log."""
+    meta = commit_meta(store, listing, manifest.version)
     if meta is not None and manifest.commit is not None and manifest.commit.is_of(meta):
         return
-    found = _table_id(snapshot, manifest.version)
+    found = known_id or _table_id(store, manifest.version)
     if found != manifest.table_id:
         raise CorruptIndexError(
             f"{manifest_name(manifest.version)} is of another table ({manifest.table_id}, this one is "
@@ -119,26 +140,24 @@ def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
         )
 
 
-def commit_meta(snapshot: Snapshot, version: int) -> ObjectMeta | None:
+def commit_meta(store: Store, listing: Listing, version: int) -> ObjectMeta | None:
     """The commit file of a version; None where it is gone."""
-    found = snapshot.listing.commits.get(version)
-    if found is not None or version >= snapshot.listing.start:
+    found = listing.commits.get(version)
+    if found is not None or version >= listing.start:
         return found
     try:
-        return snapshot.store.head(f"{DELTA.directory}/{commit_name(version)}")
+        return store.head(f"{DELTA.directory}/{commit_name(version)}")
     except ObjectNotFoundError:
         return None
 
 
 def commit_identity(snapshot: Snapshot) -> CommitIdentity | None:
-    meta = commit_meta(snapshot, snapshot.version)
+    meta = commit_meta(snapshot.store, snapshot.listing, snapshot.version)
     return None if meta is None else CommitIdentity.of(meta)
 
 
-def _table_id(snapshot: Snapshot, version: int) -> str | None:
-    if version == snapshot.version:
-        return snapshot.metadata.id
+def _table_id(store: Store, version: int) -> str | None:
     try:
-        return load_snapshot(snapshot.store, version).metadata.id
+        return load_snapshot(store, version).metadata.id
     except (CorruptTableError, InputError, UnsupportedTableError, ObjectNotFoundError):
         return None

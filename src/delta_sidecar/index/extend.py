@@ -11,8 +11,8 @@ from delta_sidecar import arrays
 from delta_sidecar.index import building
 from delta_sidecar.index.building import Build, PartSink, key_order
 from delta_sidecar.index.discovery import FoundManifest
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.live import Tail, hidden_by, tail_after
-from delta_sidecar.index.manifest import PartEntry
 from delta_sidecar.index.parts import completed, read_keys, read_part
 from delta_sidecar.index.rows import conformed, index_rows
 from delta_sidecar.index.whole import write_sorted
@@ -78,8 +78,8 @@ def _may_hold(part: PartEntry, keys: Sequence[bytes]) -> bool:
         return bool(keys)
     low, high = (text.encode("utf-8", "surrogatepass") for text in part.path)
     at = bisect_left(keys, low)
-    # Behind the path of a key comes nothing, or a zero byte and the id of a deletion vector.
-    return at < len(keys) and keys[at] < high + b"\1"
+    # Both are beginnings of paths: what begins as the greatest does may be as great.
+    return at < len(keys) and keys[at][: len(high)] <= high
 
 
 def _rows_of(build: Build, directory: str, part: PartEntry) -> pa.Table:

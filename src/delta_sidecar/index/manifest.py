@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final, Literal
 
 import msgspec
 
 from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index.entries import PartEntry, PartList
 from delta_sidecar.index.layout import Layout, Path, SortKey, SortKind
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.protocol import mapping_mode
@@ -20,62 +21,6 @@ from delta_sidecar.log.schema import DataType, StructType, parse_schema
 from delta_sidecar.storage.store import Buffer, ObjectMeta
 
 FORMAT: Final = 1
-
-KeyValue = int | float | str | None
-"""A bound of the sort key or of the time column: whole numbers, dates (days), timestamps (microseconds) and booleans as
-integers; floats as numbers or `Infinity`, `-Infinity`; decimals and strings as text; binary as hexadecimal digits."""
-
-
-class FileEntry(msgspec.Struct, frozen=True, array_like=True):
-    """One Parquet file of a part."""
-
-    size: int
-    footer: int
-    """Bytes of the footer, without the eight that end the file: it begins at `size - 8 - footer`."""
-    crc32: int
-    """Of the whole file."""
-    footer_crc32: int
-    """Of the footer and the eight bytes after it."""
-
-
-class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One part: some rows of the index, sorted by key and path."""
-
-    id: str
-    rows: int
-    bytes: int
-    """Of the data files together."""
-    core: FileEntry
-    """`{id}.core.parquet`; `{id}.parquet` where core and stats are one file."""
-    stats: FileEntry | None = None
-    """`{id}.stats.parquet`."""
-    records: int | None = None
-    """Rows in the data files together, deleted ones too; None if any count is unknown."""
-    key: tuple[KeyValue, KeyValue] = (None, None)
-    """The smallest and the greatest known key."""
-    key_unknown: int = 0
-    """Rows whose key is null or unknown; they are sorted first."""
-    time: tuple[KeyValue, KeyValue] = (None, None)
-    """The smallest minimum and the greatest maximum of the time column, as in the log."""
-    time_unknown: int = 0
-    """Rows of which a bound of the time column is unknown."""
-    path: tuple[str, str] | None = None
-    """The smallest and the greatest path, in the order of their bytes; None where a path may have two spellings."""
-    vectors: int = 0
-    """Rows with a deletion vector."""
-
-    @property
-    def core_name(self) -> str:
-        return f"{self.id}.parquet" if self.stats is None else f"{self.id}.core.parquet"
-
-    @property
-    def stats_name(self) -> str:
-        """The file that holds the bounds."""
-        return f"{self.id}.parquet" if self.stats is None else f"{self.id}.stats.parquet"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.core_name,) if self.stats is None else (self.core_name, self.stats_name)
 
 
 class CommitIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -121,7 +66,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     sort: Sort
     files: int
     bytes: int
-    parts: list[PartEntry]
+    parts: PartList
     """In the order of their keys."""
     commit: CommitIdentity | None = None
     """None where the version has a checkpoint but no commit file any more."""
@@ -163,7 +108,9 @@ def decode(data: Buffer, where: str) -> Manifest:
             raise CorruptIndexError(
                 f"{where} has format {found}, and this version reads {FORMAT}; update delta-sidecar"
             )
-        return msgspec.json.decode(inner, type=Manifest)
+        manifest = msgspec.json.decode(inner, type=Manifest)
+        manifest.parts.check(where)
+        return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptIndexError(f"{where} is not a manifest ({error}); build the index again") from None
 
@@ -172,11 +119,12 @@ def _digest(data: bytes) -> str:
     return f"{zlib.crc32(data):08x}"
 
 
-def totals(parts: Sequence[PartEntry]) -> tuple[int, int, int | None]:
+def totals(parts: Iterable[PartEntry]) -> tuple[int, int, int | None]:
     """Files, bytes and records of parts together."""
-    records = [part.records for part in parts]
+    entries = list(parts)
+    records = [part.records for part in entries]
     known = None if any(r is None for r in records) else sum(r for r in records if r is not None)
-    return sum(p.rows for p in parts), sum(p.bytes for p in parts), known
+    return sum(p.rows for p in entries), sum(p.bytes for p in entries), known
 
 
 def layout_of(manifest: Manifest) -> Layout:

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.columns import NUM_RECORDS, column, whole
+from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.manifest import FileEntry, KeyValue, Manifest, PartEntry
+from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.parts import MANIFEST_KEY, read_checked, read_part
 from delta_sidecar.index.rows import PARTITION
 from delta_sidecar.log.paths import all_plain
@@ -89,7 +90,7 @@ def _facts(
     yield "time", part.time, (_least(lows, time), _greatest(highs, time))
     yield "time_unknown", part.time_unknown, sum(low is None or high is None for low, high in zip(lows, highs))
     plain = rows.num_rows > 0 and all_plain(whole(rows.column("path")))
-    ends = (min(paths, default=b"").decode(), max(paths, default=b"").decode()) if plain else None
+    ends = (cut_path(min(paths)), cut_path(max(paths))) if plain else None
     yield "path", part.path, ends
     yield "vectors", part.vectors, rows.num_rows - rows.column("deletion_vector").null_count
     yield "bytes", part.bytes, sum(size or 0 for size in rows.column("size").to_pylist())

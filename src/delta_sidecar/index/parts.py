@@ -6,6 +6,7 @@ tables are one file with both. Columns that are null in every row are left out, 
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -19,8 +20,8 @@ import pyarrow.parquet as pq
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, path_of, whole
+from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout, Path
-from delta_sidecar.index.manifest import FileEntry, KeyValue, PartEntry
 from delta_sidecar.index.rows import PARTITION, sort_key
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
@@ -69,14 +70,14 @@ def write_part(
     stats: dict[str, pa.Array] = {name: columns[name] for name in _STATS_NAMES if name in columns}
     entry = _described(part, rows, layout)
     if single:
-        data = _encoded(core | stats, layout, ROW_GROUP_ROWS, metadata)
+        data = sealed(_encoded(core | stats, layout, ROW_GROUP_ROWS, metadata))
         store.put_if_absent(f"{directory}/{part}.parquet", data)
-        return msgspec.structs.replace(entry, core=_file_entry(data))
+        return msgspec.structs.replace(entry, core=file_entry(data))
     if not stats:
         stats = {STATS_JSON: arrays.nulls(rows.num_rows, pa.string())}
     core_data = _encoded(core, layout, ROW_GROUP_ROWS, metadata)
     stats_data = _encoded(stats, layout, rows.num_rows, metadata)
-    entry = msgspec.structs.replace(entry, core=_file_entry(core_data), stats=_file_entry(stats_data))
+    entry = msgspec.structs.replace(entry, core=file_entry(core_data), stats=file_entry(stats_data))
     store.put_if_absent(f"{directory}/{entry.stats_name}", stats_data)
     store.put_if_absent(f"{directory}/{entry.core_name}", core_data)
     return entry
@@ -175,7 +176,7 @@ def _flat(table: pa.Table, layout: Layout) -> pa.Table:
     for name in table.column_names:
         array = whole(table.column(name))
         if name in (*KINDS, PARTITION):
-            columns |= {column(name, path): leaf for path, leaf in _leaf_arrays(array, ())}
+            columns |= {column(name, path): leaf for path, leaf in leaf_arrays(array, ())}
         elif name in ("time_min", "time_max") and layout.time is not None:
             columns[column(name.removeprefix("time_"), layout.time.path)] = array
         else:
@@ -183,11 +184,12 @@ def _flat(table: pa.Table, layout: Layout) -> pa.Table:
     return pa.table(columns)
 
 
-def _leaf_arrays(array: pa.StructArray, above: Path) -> list[tuple[Path, pa.Array]]:
+def leaf_arrays(array: pa.StructArray, above: Path) -> list[tuple[Path, pa.Array]]:
+    """The leaves of a struct by their paths, null where anything above them is."""
     found: list[tuple[Path, pa.Array]] = []
     for index, field in enumerate(array.type):
         child, path = pc.struct_field(array, [index]), (*above, field.name)
-        found += _leaf_arrays(child, path) if pa.types.is_struct(field.type) else [(path, child)]
+        found += leaf_arrays(child, path) if pa.types.is_struct(field.type) else [(path, child)]
     return found
 
 
@@ -260,10 +262,35 @@ def _is_packed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
+SEAL: Final = b"DSC1"
+"""Begins the twelve bytes before the footer of a part that must speak for itself: then the checksums of what comes
+before them and of what comes after. Parquet passes over bytes that its footer does not name."""
+
+
+def sealed(data: pa.Buffer) -> pa.Buffer:
+    """A Parquet file with its own checksums."""
+    footer = int.from_bytes(memoryview(data)[-_TAIL:-4], "little")
+    before, after = data.slice(0, data.size - footer - _TAIL), data.slice(data.size - footer - _TAIL)
+    checksums = struct.pack("<II", zlib.crc32(before), zlib.crc32(after))
+    return pa.py_buffer(b"".join([before, SEAL, checksums, after]))
+
+
+def is_whole(data: Buffer) -> bool:
+    """Whether a sealed file is as it was written."""
+    view = memoryview(data)
+    footer = int.from_bytes(view[-_TAIL:-4], "little") if len(view) > _TAIL else 0
+    at = len(view) - footer - _TAIL - len(SEAL) - 8
+    if at < 0 or bytes(view[at : at + len(SEAL)]) != SEAL:
+        return False
+    before, after = struct.unpack_from("<II", view, at + len(SEAL))
+    return bool(zlib.crc32(view[:at]) == before and zlib.crc32(view[at + len(SEAL) + 8 :]) == after)
+
+
 # What the manifest says of a part.
 
 
-def _file_entry(data: pa.Buffer) -> FileEntry:
+def file_entry(data: Buffer | pa.Buffer) -> FileEntry:
+    """Size and checksums of a file."""
     view = memoryview(data)
     footer = int.from_bytes(view[-_TAIL:-4], "little")
     return FileEntry(len(view), footer, zlib.crc32(view), zlib.crc32(view[-footer - _TAIL :]))
@@ -300,11 +327,11 @@ def _time(rows: pa.Table, layout: Layout, kind: str) -> pa.Array:
 
 
 def _path_ends(paths: pa.StringArray) -> tuple[str, str] | None:
-    """The smallest and the greatest path; None where one may have two spellings."""
+    """The beginnings of the smallest and the greatest path; None where one may have two spellings."""
     if not len(paths) or not all_plain(paths):
         return None
-    ends = pc.min_max(paths)
-    return str(ends["min"].as_py()), str(ends["max"].as_py())
+    ends = pc.min_max(paths.view(pa.binary()))
+    return cut_path(ends["min"].as_py()), cut_path(ends["max"].as_py())
 
 
 def _least(values: pa.Array) -> KeyValue:

@@ -36,8 +36,9 @@ from delta_sidecar.index.dumb_replay import (
     live_digests,
     live_rows_of,
 )
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.manifest import Manifest, PartEntry, layout_of, totals
+from delta_sidecar.index.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.names import manifest_name
 from delta_sidecar.index.part_check import check_embedded, check_entry, read_rows
 from delta_sidecar.index.parts import completed
@@ -143,7 +144,7 @@ class _Check:
                 f"{self.snapshot.metadata.id}; build the index again"
             )
             return
-        meta = commit_meta(self.snapshot, self.manifest.version)
+        meta = commit_meta(self.snapshot.store, self.snapshot.listing, self.manifest.version)
         built_at = self.manifest.commit
         if meta is None or built_at is None:
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file is gone")

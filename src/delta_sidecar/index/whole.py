@@ -11,8 +11,8 @@ import pyarrow as pa
 from delta_sidecar.errors import CorruptLogError, ObjectExistsError
 from delta_sidecar.index import building
 from delta_sidecar.index.building import Build, part_slices
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.live import live_rows
-from delta_sidecar.index.manifest import PartEntry
 from delta_sidecar.index.names import part_id, single_id
 from delta_sidecar.index.parts import MANIFEST_KEY, write_part
 from delta_sidecar.index.rows import index_rows, joined, sorted_rows

@@ -64,6 +64,11 @@ class CommitBytes:
                 self._held_bytes += len(data)
         return True
 
+    def holds(self, metas: Iterable[ObjectMeta]) -> bool:
+        """Whether commits can be read without a request."""
+        with self._lock:
+            return all(meta.path in self._held for meta in metas)
+
     def prefetch(self, metas: Iterable[ObjectMeta]) -> None:
         """Begin fetching commits that will be read next."""
         for meta in metas:

@@ -6,10 +6,10 @@ Two sequential round trips. What is fetched on a guess is only a cache of bytes:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -19,11 +19,33 @@ from delta_sidecar.log.actions import LastCheckpoint
 from delta_sidecar.log.commits import HELD_LIMIT, CommitBytes
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.names import commit_name, version_prefix
-from delta_sidecar.log.segment import Listing
+from delta_sidecar.log.segment import Listing, OtherBase
 from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8
+
+
+class Companion(Protocol):
+    """Looks for a base of another kind in the very trips that find the log."""
+
+    @property
+    def passed_over(self) -> Sequence[str]:
+        """Why bases that are there cannot be used."""
+        ...
+
+    def first_trip(self) -> None:
+        """Begin what needs nothing but the table's place. Called before the log's hint is asked for."""
+        ...
+
+    def second_trip(self, checkpoint: int | None, version: int | None) -> int | None:
+        """Begin what needs the hints: the log's own, and the version that is wanted (None: the newest). The version at
+        which a base may be, so that the listing begins there; None if there is none."""
+        ...
+
+    def base(self, listing: Listing, version: int) -> OtherBase | None:
+        """The best base at or below a version, once the log is listed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +56,38 @@ class Discovery:
     commits: CommitBytes
     hint: int | None
     notes: tuple[str, ...] = ()
+    other: OtherBase | None = None
+    """A base of another kind, for the version that was asked for."""
+    passed_over: str | None = None
+    """Why one that is there is not used."""
 
 
-def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
+def discover(store: Store, version: int | None, commits: CommitBytes, companion: Companion | None = None) -> Discovery:
     """Pin what there is to know about the log, for the newest version or an older one."""
+    if companion is not None:
+        companion.first_trip()
     hint, notes = read_hint(store)
     base = None if hint is None or (version is not None and hint > version) else hint
-    start = base or 0
-    guesses = _fetch_ahead(store, 0 if base is None else base + 1, version)
+    beside = None if companion is None else companion.second_trip(base, version)
+    hinted = [v for v in (base, beside) if v is not None]
+    start = min(hinted, default=0)
+    guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version)
     listing = list_log(store, start)
-    if start > 0 and not listing.bases(listing.head if version is None else version):
+    other = _other_base(companion, listing, version)
+    if start > 0 and other is None and not listing.bases(listing.head if version is None else version):
         notes = (*notes, f"the hinted checkpoint {start} is not there, so the whole log was listed")
         listing = list_log(store, 0)
+        other = _other_base(companion, listing, version)
     _keep_listed(guesses, listing, commits)
-    return Discovery(listing, commits, hint, notes)
+    passed_over = "; ".join(companion.passed_over) if companion is not None else ""
+    return Discovery(listing, commits, hint, (*notes, *filter(None, [passed_over])), other, passed_over or None)
+
+
+def _other_base(companion: Companion | None, listing: Listing, version: int | None) -> OtherBase | None:
+    if companion is None or listing.is_empty:
+        return None
+    wanted = listing.head if version is None else version
+    return companion.base(listing, wanted) if wanted <= listing.head else None
 
 
 def list_log(store: Store, start: int) -> Listing:

@@ -73,17 +73,17 @@ def rows_of(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
     flat = add.flatten(memory_pool=streaming_pool()) if add.null_count else [add.field(i) for i in range(len(add.type))]
     fields = dict(zip((f.name for f in add.type), flat, strict=True))
     names = list(columns.names)
-    columns_read = [_normal(fields.get(_SOURCES[name]), name, len(add)) for name in names]
+    columns_read = [normal(fields.get(_SOURCES[name]), name, len(add)) for name in names]
     if STATS_PARSED in fields:
         names.append(STATS_PARSED)
         columns_read.append(_plain(fields[STATS_PARSED]))
     rows = pa.RecordBatch.from_arrays(columns_read, names=names)
     path = rows.column("path")
-    _check_text(path)
+    check_text(path)
     return rows.filter(path.is_valid()) if path.null_count else rows
 
 
-def _check_text(paths: pa.StringArray) -> None:
+def check_text(paths: pa.StringArray) -> None:
     """Paths must be UTF-8, which only bytes beyond ASCII can break."""
     data = paths.buffers()[2]
     if data is not None and data.size and np.frombuffer(data, np.int8).min() < 0:
@@ -106,7 +106,8 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
     return pa.binary() if pa.types.is_binary_view(data_type) else data_type
 
 
-def _normal(array: pa.Array | None, name: str, count: int) -> pa.Array:
+def normal(array: pa.Array | None, name: str, count: int) -> pa.Array:
+    """A column of a source in the type of `FILE_SCHEMA`; nulls where the source has none."""
     wanted = FILE_SCHEMA.field(name).type
     if array is None:
         return nulls(count, wanted)

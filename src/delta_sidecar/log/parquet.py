@@ -56,7 +56,7 @@ class LogParquet:
 
     def _open(self, local: str | None, metadata: pq.FileMetaData | None) -> tuple[Any, pq.ParquetFile]:
         source = self._ranged or pa.OSFile(local)
-        return source, _open_parquet(source, metadata)
+        return source, open_parquet(source, metadata)
 
     def guarded(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that reads this file; whatever broken bytes make it raise is one clear error."""
@@ -152,7 +152,7 @@ class LogParquet:
 
     def _chunks(self, group: int, positions: Sequence[int]) -> list[ByteRange]:
         row_group = self.metadata.row_group(group)
-        return [_chunk_range(row_group.column(i)) for i in positions]
+        return [chunk_range(row_group.column(i)) for i in positions]
 
     def close(self) -> None:
         self._file.close(force=True)
@@ -163,9 +163,16 @@ class LogParquet:
         return CorruptLogError(f"{self.path} cannot be read as Parquet ({first_line})")
 
 
-def _open_parquet(source: Any, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
-    """The file, decoding into the streaming pool where there is one."""
-    settings = {"pre_buffer": False, "buffer_size": _STREAM_BUFFER, "coerce_int96_timestamp_unit": "us"}
+def open_parquet(
+    source: Any, metadata: pq.FileMetaData | None, buffer_size: int = _STREAM_BUFFER, checksums: bool = False
+) -> pq.ParquetFile:
+    """The file, decoding into the streaming pool where there is one; `checksums` has those of pages checked."""
+    settings = {
+        "pre_buffer": False,
+        "buffer_size": buffer_size,
+        "coerce_int96_timestamp_unit": "us",
+        "page_checksum_verification": checksums,
+    }
     file = pq.ParquetFile(source, metadata=metadata, **settings)
     pool = arrays.streaming_pool()
     if pool is not None:
@@ -175,7 +182,7 @@ def _open_parquet(source: Any, metadata: pq.FileMetaData | None) -> pq.ParquetFi
     return file
 
 
-def _chunk_range(chunk: Any) -> ByteRange:
+def chunk_range(chunk: Any) -> ByteRange:
     """Where a column chunk lies."""
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:

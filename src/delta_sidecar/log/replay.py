@@ -69,6 +69,11 @@ class Replay:
         """No commit comes any more: from here on, `base` may be called from several threads."""
         self.mask.seal()
 
+    def hide(self, rows: Iterable[pa.RecordBatch], maker: KeyMaker) -> None:
+        """Hide files that are out already: another base takes over, and begins from the start."""
+        for batch in rows:
+            self.mask.add(maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
+
     def base(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The live rows of the base. They need `path` and `deletion_vector` while anything is masked."""
         for batch in rows:

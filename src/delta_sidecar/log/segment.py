@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol as Shape
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
+from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.names import Kind, LogName, parse_name
 from delta_sidecar.storage.store import ObjectMeta
 
@@ -31,6 +33,20 @@ class CheckpointFiles:
         return f"{self.kind.value} {self.version}{parts}"
 
 
+class OtherBase(Shape):
+    """A base that is not of the log itself: all live files of a version, held elsewhere, and what the version says of
+    itself."""
+
+    @property
+    def version(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def protocol(self) -> Protocol: ...
+    @property
+    def metadata(self) -> Metadata: ...
+
+
 @dataclass(frozen=True, slots=True)
 class CommitRange:
     """One commit, or a compacted range of them that is read as one."""
@@ -48,7 +64,7 @@ class Segment:
     """The files that make one version."""
 
     version: int
-    base: CheckpointFiles | None
+    base: CheckpointFiles | OtherBase | None
     commits: tuple[CommitRange, ...]
     """After the base, oldest first, contiguous up to `version`."""
     checksum: ObjectMeta | None
@@ -111,7 +127,7 @@ class Listing:
         """Complete checkpoints that can be the base of a version, the best first."""
         return [c for c in self.checkpoints if c.version <= version]
 
-    def segment(self, version: int, base: CheckpointFiles | None) -> Segment:
+    def segment(self, version: int, base: CheckpointFiles | OtherBase | None) -> Segment:
         """The files that make `version` on top of `base`; a missing commit is an error."""
         first = 0 if base is None else base.version + 1
         missing = next((v for v in range(first, version + 1) if v not in self.commits), None)
@@ -120,7 +136,9 @@ class Listing:
         commits = _with_compacted(first, version, self.commits, self.compacted)
         return Segment(version, base, commits, self.checksums.get(version))
 
-    def _missing(self, missing: int, version: int, base: CheckpointFiles | None) -> LogGapError | VersionNotFoundError:
+    def _missing(
+        self, missing: int, version: int, base: CheckpointFiles | OtherBase | None
+    ) -> LogGapError | VersionNotFoundError:
         oldest = min(self.commits, default=None)
         if base is None and (oldest is None or missing < oldest):
             return VersionNotFoundError(

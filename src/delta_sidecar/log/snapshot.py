@@ -17,14 +17,14 @@ from delta_sidecar.errors import (
     VersionNotFoundError,
 )
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
-from delta_sidecar.log.checkpoints import Checkpoint, open_checkpoint
+from delta_sidecar.log.checkpoints import Checkpoint, CheckpointState, open_checkpoint
 from delta_sidecar.log.commits import CommitBytes, is_reconciled
-from delta_sidecar.log.discovery import Discovery, discover, list_log
+from delta_sidecar.log.discovery import Companion, Discovery, discover, list_log
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
 from delta_sidecar.log.schema import StructType, parse_schema
-from delta_sidecar.log.segment import CheckpointFiles, CommitRange, Listing, Segment
+from delta_sidecar.log.segment import CheckpointFiles, CommitRange, Listing, OtherBase, Segment
 from delta_sidecar.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -45,6 +45,8 @@ class Snapshot:
     """Where protocol and metadata came from."""
     notes: tuple[str, ...] = ()
     """What was off on the way and what was done instead."""
+    passed_over: str | None = None
+    """Why a base that a companion found is not the one in use."""
     opened: Checkpoint | None = field(default=None, compare=False)
     """The base, where it had to be opened for protocol or metadata."""
 
@@ -68,44 +70,83 @@ class Snapshot:
         return list(self.metadata.partitionColumns)
 
     def open_base(self) -> Checkpoint | None:
-        """The base of the segment, for one reader; `CorruptLogError` if it is broken."""
+        """The checkpoint the segment stands on, for one reader; `CorruptLogError` if it is broken."""
         if self.opened is not None:
             return self.opened.reopened()
-        return None if self.segment.base is None else open_checkpoint(self.store, self.segment.base)
+        base = self.segment.base
+        if base is not None and not isinstance(base, CheckpointFiles):
+            raise TypeError(f"{base} is not a checkpoint; ask for `on_checkpoint` first")
+        return None if base is None else open_checkpoint(self.store, base)
+
+    def on_checkpoint(self) -> Snapshot:
+        """The same version on a base of the log itself."""
+        base = self.segment.base
+        return self if base is None or isinstance(base, CheckpointFiles) else self.on_older_base()[0]
 
     def on_older_base(self) -> tuple[Snapshot, tuple[CommitRange, ...]]:
-        """The same version on the next best base, and the commits from there up to the present base."""
+        """The same version on the next best base, and the commits from there up to the present base. After a base
+        that is not a checkpoint come all checkpoints, newer ones too."""
         assert self.segment.base is not None
         listing, segment = _next_base(self.store, self.listing, self.segment)
         between = replace(listing, compacted=()).segment(self.segment.base.version, segment.base).commits
         return replace(self, listing=listing, segment=segment, opened=None), between
 
 
-def load_snapshot(store: Store, version: int | None = None, parallelism: int = 10) -> Snapshot:
-    """Pin the newest version, or an older one. A listed file that is gone (a cleaner at work) is tried once more."""
+def load_snapshot(
+    store: Store, version: int | None = None, parallelism: int = 10, companion: Companion | None = None
+) -> Snapshot:
+    """Pin the newest version, or an older one; on a base that `companion` finds, where that is the better one.
+
+    A listed file that is gone (a cleaner at work) is tried once more.
+    """
     try:
-        return _load(store, version, parallelism)
+        return _load(store, version, parallelism, companion)
     except (ObjectNotFoundError, LogGapError) as error:
         _log.info("the log changed while it was read (%s); starting again", error)
         try:
-            return _load(store, version, parallelism)
+            return _load(store, version, parallelism, companion)
         except ObjectNotFoundError as again:
             raise CorruptLogError(f"a file of the log is listed but not there: {again}") from None
 
 
-def _load(store: Store, version: int | None, parallelism: int) -> Snapshot:
-    found = discover(store, version, CommitBytes(store))
+def _load(store: Store, version: int | None, parallelism: int, companion: Companion | None) -> Snapshot:
+    found = discover(store, version, CommitBytes(store), companion)
+    return snapshot_of(store, found, _pin(store, found.listing, version), parallelism)
+
+
+def snapshot_of(store: Store, found: Discovery, version: int, parallelism: int) -> Snapshot:
+    """A version of a log that has been listed."""
     listing = found.listing
-    pinned = _pin(store, listing, version)
-    bases = listing.bases(pinned)
-    try:
-        segment = listing.segment(pinned, bases[0] if bases else None)
-    except VersionNotFoundError:
-        if listing.start == 0:
-            raise
-        listing = list_log(store, 0)
-        segment = listing.segment(pinned, None)
+    segment = _segment_on_other(listing, version, found.other)
+    if segment is None:
+        bases = listing.bases(version)
+        try:
+            segment = listing.segment(version, bases[0] if bases else None)
+        except VersionNotFoundError:
+            if listing.start == 0:
+                raise
+            listing = list_log(store, 0)
+            segment = listing.segment(version, None)
     return _StateFinder(store, replace(found, listing=listing), segment, parallelism).snapshot()
+
+
+_WORTH = 4
+"""An older base of another kind is taken if the commits it lacks are so many times smaller than the checkpoint."""
+
+
+def _segment_on_other(listing: Listing, version: int, other: OtherBase | None) -> Segment | None:
+    """The version on a base of another kind; None where there is none, or a checkpoint serves better."""
+    if other is None:
+        return None
+    newest = next(iter(listing.bases(version)), None)
+    if newest is not None and newest.version > other.version:
+        between = [listing.commits.get(v) for v in range(other.version + 1, newest.version + 1)]
+        if None in between or _WORTH * sum(meta.size for meta in between if meta is not None) > newest.size:
+            return None
+    try:
+        return listing.segment(version, other)
+    except LogGapError:
+        return None
 
 
 def _pin(store: Store, listing: Listing, version: int | None) -> int:
@@ -127,7 +168,7 @@ def _next_base(store: Store, listing: Listing, segment: Segment) -> tuple[Listin
     return listing, listing.segment(segment.version, rest[0] if rest else None)
 
 
-def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | None) -> list[CheckpointFiles]:
+def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | OtherBase | None) -> list[CheckpointFiles]:
     at = next((i for i, base in enumerate(bases) if base.files == getattr(current, "files", None)), -1)
     return list(bases[at + 1 :])
 
@@ -148,7 +189,7 @@ class _StateFinder:
 
     def snapshot(self) -> Snapshot:
         self._segment = self._without_doubtful(self._segment)
-        source = "checksum" if self._from_checksum() else self._from_log()
+        source = self._from_what_is_here() or ("checksum" if self._from_checksum() else self._from_log())
         if self._protocol is None or self._metadata is None:
             missing = "protocol" if self._protocol is None else "metadata"
             raise CorruptLogError(f"version {self._segment.version} of {self._store.root_uri} has no {missing} action")
@@ -163,6 +204,7 @@ class _StateFinder:
             parallelism=self._parallelism,
             state_source=source,
             notes=tuple(self._notes),
+            passed_over=self._found.passed_over,
             opened=self._opened,
         )
 
@@ -185,6 +227,13 @@ class _StateFinder:
     @property
     def _complete(self) -> bool:
         return self._protocol is not None and self._metadata is not None
+
+    def _from_what_is_here(self) -> str | None:
+        """Without a request: all commits came with the listing, and the base has told what it knows."""
+        base = self._segment.base
+        if base is None or isinstance(base, CheckpointFiles):
+            return None
+        return self._from_log() if self._found.commits.holds(c.file for c in self._segment.commits) else None
 
     def _from_checksum(self) -> bool:
         meta = self._segment.checksum
@@ -209,8 +258,7 @@ class _StateFinder:
             if self._complete or self._segment.base is None:
                 return "commits"
             try:
-                self._from_base(self._segment.base)
-                return "checkpoint" if self._opened else "commits"
+                return self._from_base(self._segment.base)
             except CorruptLogError as error:
                 self._fall_back(error)
 
@@ -232,11 +280,15 @@ class _StateFinder:
         self._protocol = self._protocol or protocol
         self._metadata = self._metadata or metadata
 
-    def _from_base(self, base: CheckpointFiles) -> None:
-        self._opened = open_checkpoint(self._store, base)
-        state = self._opened.state()
+    def _from_base(self, base: CheckpointFiles | OtherBase) -> str:
+        if isinstance(base, CheckpointFiles):
+            self._opened = open_checkpoint(self._store, base)
+            state: CheckpointState | OtherBase = self._opened.state()
+        else:
+            state = base
         self._protocol = self._protocol or state.protocol
         self._metadata = self._metadata or state.metadata
+        return "index" if state is base else "checkpoint"
 
     def _fall_back(self, error: CorruptLogError) -> None:
         """A broken checkpoint means the next one, then an older version's; with none left, the error itself."""

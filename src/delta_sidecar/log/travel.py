@@ -141,6 +141,7 @@ def history(store: Store, version: int, limit: int | None, parallelism: int) -> 
 
 def transaction_version(snapshot: Snapshot, app_id: str) -> int | None:
     """How far an application has written, by its newest `txn` action."""
+    snapshot = snapshot.on_checkpoint()
     for commit in newest_first(snapshot.segment.commits, snapshot.commits, snapshot.parallelism):
         found = [t for t in _transactions(snapshot.commits, commit.file) if t.appId == app_id]
         if found:

@@ -23,8 +23,8 @@ from delta_sidecar.errors import CorruptLogError, SparkError
 from delta_sidecar.index.builder import BuildReport, build_index
 from delta_sidecar.index.building import Build, BuildOptions
 from delta_sidecar.index.columns import whole
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.live import expected_rows, tail_of
-from delta_sidecar.index.manifest import PartEntry
 from delta_sidecar.index.rows import SOURCE_COLUMNS, order_of
 from delta_sidecar.log.checkpoints import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows

@@ -20,8 +20,8 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.index.building import Placement, part_slices
 from delta_sidecar.index.columns import whole
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.manifest import PartEntry
 from delta_sidecar.index.parts import PART_ROWS
 from delta_sidecar.index.rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
 from delta_sidecar.index.typing import stats_without_needless_text

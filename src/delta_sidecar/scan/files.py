@@ -34,12 +34,17 @@ class FilePruner:
 
     def __init__(self, predicate: Expression | None, partition_timezone: str) -> None:
         self._timezone = partition_timezone
-        terms = _conjuncts(predicate)
+        terms = self._terms = _conjuncts(predicate)
         by_partition = [t for t in terms if all(c.is_partition for c in columns_of(t))]
         by_stats = [t for t in terms if t not in by_partition]
         self._stages = [_joined(stage) for stage in (by_partition, by_stats) if stage]
         self.stats_columns: list[Column] = [] if predicate is None else needed_stats(predicate)
         self.needs_partition_values = any(c.is_partition for t in terms for c in columns_of(t))
+
+    def passing(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Which rows may match, by whatever columns they have."""
+        stage = _joined(self._terms)
+        return may_match(stage, FileBounds(rows, list(columns_of(stage)), self._timezone), rows.num_rows)
 
     def prune(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that may match."""

@@ -9,8 +9,10 @@ from typing import Any
 @dataclass(slots=True)
 class ScanMetrics:
     tier: str = "log"
-    """Where the base came from: `log` (no base), `checkpoint`."""
+    """Where the base came from: `index` (by its manifest), `footer` (an index without one), `checkpoint`, `log` (no
+    base)."""
     fallback_reason: str | None = None
+    """Why a better base was not used."""
     strategy: str = ""
     commits_total: int = 0
     commits_scanned: int = 0
@@ -19,6 +21,9 @@ class ScanMetrics:
     files_pruned: int = 0
     """Live files the predicate left out."""
     files_emitted: int = 0
+    parts_total: int = 0
+    parts_read: int = 0
+    """Parts of the index of which rows were read."""
     row_groups_total: int = 0
     row_groups_read: int = 0
     mask_size: int = 0

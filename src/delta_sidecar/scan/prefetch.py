@@ -7,10 +7,14 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
+from delta_sidecar.storage.read_ahead import shared_read_ahead
+
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 
 class _End:
@@ -108,6 +112,101 @@ class Interleaved(Generic[T]):
             lane.stop()
         for lane in self._lanes:
             lane.close()
+
+
+class Ahead(Generic[Item, T]):
+    """Items with the answers to their requests, in order, sent for ahead of the consumer: up to `most` of them, as far
+    as the process's read-ahead has room for their bytes. The one the consumer waits for is always sent for."""
+
+    def __init__(
+        self, items: Iterator[Item], send: Callable[[Item], Future[T]], size: Callable[[Item], int], most: int
+    ) -> None:
+        self._items = items
+        self._send = send
+        self._size = size
+        self._most = most
+        self._sent: deque[tuple[Item, Future[T]]] = deque()
+        self._next: Item | None = None
+        self._stopped = False
+
+    def begin(self) -> None:
+        """Send for what there is room for, without waiting for an answer."""
+        while not self._stopped and len(self._sent) < self._most:
+            if self._next is None:
+                self._next = next(self._items, None)
+            if self._next is None or not shared_read_ahead.take(self._size(self._next), needed=not self._sent):
+                return
+            item, self._next = self._next, None
+            self._sent.append((item, self._send(item)))
+
+    def __iter__(self) -> Iterator[tuple[Item, T]]:
+        try:
+            while True:
+                self.begin()
+                if not self._sent:
+                    return
+                item, answer = self._sent[0]
+                result = answer.result()
+                self._sent.popleft()
+                self.begin()
+                yield item, result
+                shared_read_ahead.give_back(self._size(item))
+                del result
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Send for nothing more; what no thread has begun is not asked for."""
+        self._stopped = True
+        for item, answer in self._sent:
+            answer.cancel()
+            shared_read_ahead.give_back(self._size(item))
+        self._sent.clear()
+
+
+class Ordered(Generic[T]):
+    """Results of tasks, in the order of the tasks, worked out by threads a few ahead of the consumer.
+
+    The first is worked out by the consumer itself: it is waited for, and may be the only one.
+    """
+
+    def __init__(self, tasks: Iterator[Callable[[], T]], workers: int) -> None:
+        self._tasks = tasks
+        self._workers = workers
+        self._pool: ThreadPoolExecutor | None = None
+        self._ahead: deque[Future[T]] = deque()
+
+    def __iter__(self) -> Iterator[T]:
+        try:
+            first = next(self._tasks, None)
+            if first is None:
+                return
+            yield first()
+            if self._workers < 2:
+                yield from (task() for task in self._tasks)
+                return
+            self._fill()
+            while self._ahead:
+                result = self._ahead.popleft().result()
+                self._fill()
+                yield result
+        finally:
+            self.close()
+
+    def _fill(self) -> None:
+        while len(self._ahead) <= self._workers:
+            task = next(self._tasks, None)
+            if task is None:
+                return
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="delta-sidecar-decode")
+            self._ahead.append(self._pool.submit(task))
+
+    def close(self) -> None:
+        """Begin no further task and wait for those that have begun."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
 
 
 _running: weakref.WeakSet[Prefetched[Any]] = weakref.WeakSet()

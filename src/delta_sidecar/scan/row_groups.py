@@ -93,24 +93,29 @@ class RowGroupBounds:
 
     def _leaf_bounds(self, leaf: Leaf, column: Column) -> Bounds:
         chunks = [group.column(leaf.index) for group in self._groups]
-        # Of a type Parquet does not have (a broken footer), asking for statistics would end the process.
-        statistics = [c.statistics if c.physical_type != "UNKNOWN" and c.is_stats_set else None for c in chunks]
+        statistics = [statistics_of(chunk) for chunk in chunks]
         return Bounds(
-            _bound(chunks, statistics, leaf.type, column, Side.MINIMUM),
-            _bound(chunks, statistics, leaf.type, column, Side.MAXIMUM),
+            chunk_bounds(chunks, statistics, leaf.type, column, Side.MINIMUM),
+            chunk_bounds(chunks, statistics, leaf.type, column, Side.MAXIMUM),
             arrays.int64s([s.null_count if s is not None and s.has_null_count else None for s in statistics]),
             arrays.int64s([group.num_rows for group in self._groups]),
             may_hold_nan=is_float(column.type),
         )
 
 
-def _bound(
+def statistics_of(chunk: pq.ColumnChunkMetaData) -> pq.Statistics | None:
+    """The statistics of a chunk. Of a type Parquet does not have (a broken footer), they would end the process."""
+    return chunk.statistics if chunk.physical_type != "UNKNOWN" and chunk.is_stats_set else None
+
+
+def chunk_bounds(
     chunks: Sequence[pq.ColumnChunkMetaData],
     statistics: Sequence[pq.Statistics | None],
     leaf_type: pa.DataType,
     column: Column,
     side: Side,
 ) -> pa.Array:
+    """One bound of each chunk in the column's comparison type."""
     target = comparison_type(column.type)
     assert target is not None
     values = [_raw(s, chunk.physical_type, side) for chunk, s in zip(chunks, statistics, strict=True)]

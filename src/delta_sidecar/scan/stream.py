@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from delta_sidecar.errors import (
+    CorruptIndexError,
     CorruptLogError,
     InputError,
     LogGapError,
@@ -19,6 +20,7 @@ from delta_sidecar.errors import (
     OptionError,
     VersionNotFoundError,
 )
+from delta_sidecar.index.base import IndexBase
 from delta_sidecar.log.checkpoints import Checkpoint
 from delta_sidecar.log.commits import file_batches
 from delta_sidecar.log.paths import KeyMaker
@@ -30,6 +32,7 @@ from delta_sidecar.scan.bucket import with_bucket_ranges
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
 from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.scan.parts import Listed, PartScan
 from delta_sidecar.scan.plan import ScanPlan, choose_strategy, make_plan
 from delta_sidecar.scan.prefetch import Interleaved
 from delta_sidecar.settings import STRATEGIES, Settings
@@ -71,7 +74,10 @@ class FileScan:
         self.plan: ScanPlan = make_plan(
             snapshot, chosen, predicate, pruning, self._pruner.stats_columns, self._output, limit
         )
-        self._metrics = ScanMetrics(strategy=chosen[0], commits_total=len(snapshot.segment.commits))
+        self._pruning = pruning
+        self._metrics = ScanMetrics(
+            strategy=chosen[0], commits_total=len(snapshot.segment.commits), fallback_reason=snapshot.passed_over
+        )
         self._maker = KeyMaker(snapshot.store.root_uri)
         self._started = time.perf_counter()
         self._cost_before = _cost(snapshot)
@@ -131,8 +137,8 @@ class FileScan:
         try:
             if self._limit == 0:
                 return
-            for live in self._live_rows_or_restart():
-                batch = self._emit(live, emitted)
+            for listed in self._live_rows_or_restart():
+                batch = self._emit(listed, emitted)
                 if not batch.num_rows:
                     continue
                 emitted += batch.num_rows
@@ -145,11 +151,11 @@ class FileScan:
             self._snapshot.commits.cancel()
             self._metrics.elapsed_s = time.perf_counter() - self._started
 
-    def _emit(self, live: pa.RecordBatch, emitted: int) -> pa.RecordBatch:
-        """Prune, project and cut to the limit."""
-        self._metrics.files_considered += live.num_rows
-        kept = self._pruner.prune(live)
-        self._metrics.files_pruned += live.num_rows - kept.num_rows
+    def _emit(self, listed: Listed, emitted: int) -> pa.RecordBatch:
+        """Project and cut to the limit."""
+        kept = listed.rows
+        self._metrics.files_considered += listed.considered
+        self._metrics.files_pruned += listed.considered - kept.num_rows
         if self._limit is not None:
             kept = kept.slice(0, self._limit - emitted)
         return project(kept, self._output)
@@ -160,14 +166,14 @@ class FileScan:
         if self._metrics.time_to_first_file_s is None:
             self._metrics.time_to_first_file_s = self._metrics.elapsed_s
 
-    def _live_rows_or_restart(self) -> Iterator[pa.RecordBatch]:
+    def _live_rows_or_restart(self) -> Iterator[Listed]:
         """A listed file that is gone (a cleaner at work): the version is looked for once more, if nothing is out."""
         for again in (False, True):
             yielded = False
             try:
-                for rows in self._live_rows():
+                for listed in self._live_rows():
                     yielded = True
-                    yield rows
+                    yield listed
                 return
             except ObjectNotFoundError as error:
                 if again or yielded:
@@ -179,11 +185,22 @@ class FileScan:
                     self._snapshot.store, self._snapshot.version, self._settings.commit_parallelism
                 )
 
-    def _live_rows(self) -> Iterator[pa.RecordBatch]:
+    def _live_rows(self) -> Iterator[Listed]:
         """The one replay over the tail, then over the base; a broken base means the next, with a longer tail."""
         replay = Replay(self._maker)
         snapshot = self._snapshot
-        yield from self._tail(replay, snapshot.segment.commits)
+        parts = self._begin_parts(snapshot, replay)
+        try:
+            yield from self._tail(replay, snapshot.segment.commits)
+            if parts is not None:
+                broken = yield from self._parts(replay, parts)
+                if broken is None:
+                    return
+                snapshot, older = self._fall_back(snapshot, broken)
+                yield from self._tail(replay, older)
+        finally:
+            if parts is not None:
+                parts.close()
         while snapshot.segment.base is not None:
             begun = False
             try:
@@ -197,10 +214,52 @@ class FileScan:
                 snapshot, older = self._fall_back(snapshot, error)
             yield from self._tail(replay, older)
 
-    def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[pa.RecordBatch]:
+    def _begin_parts(self, snapshot: Snapshot, replay: Replay) -> PartScan | None:
+        """The index as the base; its first parts are sent for beside the tail, unless few files are wanted."""
+        base = snapshot.segment.base
+        if not isinstance(base, IndexBase):
+            return None
+        parts = PartScan(
+            base=base,
+            store=snapshot.store,
+            columns=self._source,
+            pruning=self._pruning,
+            pruner=self._pruner,
+            timezone=self._settings.partition_timezone,
+            replay=replay,
+            limit=self._limit,
+        )
+        if self._limit is None:
+            parts.begin()
+        return parts
+
+    def _parts(self, replay: Replay, parts: PartScan) -> Generator[Listed, None, CorruptIndexError | None]:
+        """The live files of the index. Where it turns out broken: why, and the replay hides what is out already."""
+        self._metrics.tier = "index" if parts.base.tier == "manifest" else "footer"
+        replay.seal()
+        try:
+            yield from parts.listed()
+            return None
+        except CorruptIndexError as error:
+            replay.hide(parts.keys_handed_out(), self._maker)
+            return error
+        finally:
+            self._note_parts(parts)
+
+    def _note_parts(self, parts: PartScan) -> None:
+        counts = parts.counts
+        self._metrics.parts_total, self._metrics.parts_read = counts.parts_total, counts.parts_read
+        self._metrics.row_groups_total = counts.row_groups_total
+        self._metrics.row_groups_read = counts.row_groups_read
+
+    def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[Listed]:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
-        rows = self._walk(replay, commits)
+        rows = self._pruned(self._walk(replay, commits))
         return iter(list(rows)) if self._metrics.strategy == "forward" else rows
+
+    def _pruned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Listed]:
+        for rows in batches:
+            yield Listed(self._pruner.prune(rows), rows.num_rows)
 
     def _walk(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[pa.RecordBatch]:
         held = self._snapshot.commits
@@ -211,14 +270,14 @@ class FileScan:
             self._metrics.commits_scanned += 1
         self._metrics.mask_size = len(replay.mask)
 
-    def _base(self, replay: Replay, snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
+    def _base(self, replay: Replay, snapshot: Snapshot) -> Iterator[Listed]:
         base = snapshot.open_base()
         assert base is not None
         self._metrics.tier = "checkpoint"
         replay.seal()
         rows = Interleaved([replay.base(lane) for lane in self._lanes(base)])
         try:
-            yield from rows
+            yield from self._pruned(rows)
         finally:
             rows.close()
             self._note_base(base)
@@ -237,7 +296,9 @@ class FileScan:
         if isinstance(self._snapshot.store, MeteredStore):
             self._snapshot.store.charge(cost.requests, cost.bytes_read)
 
-    def _fall_back(self, snapshot: Snapshot, error: CorruptLogError) -> tuple[Snapshot, tuple[CommitRange, ...]]:
+    def _fall_back(
+        self, snapshot: Snapshot, error: CorruptLogError | CorruptIndexError
+    ) -> tuple[Snapshot, tuple[CommitRange, ...]]:
         """The next base, and the commits between it and the broken one."""
         assert snapshot.segment.base is not None
         self._metrics.fallback_reason = str(error)

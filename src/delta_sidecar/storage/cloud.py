@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +15,7 @@ from delta_sidecar.errors import OptionError
 from delta_sidecar.storage import options as known
 from delta_sidecar.storage.failures import scrubbed
 from delta_sidecar.storage.options import StoreOptions, StoreSettings, read_options
-from delta_sidecar.storage.remote import ObstoreStore
+from delta_sidecar.storage.remote import ObstoreStore, client_numbers
 from delta_sidecar.storage.retrying import RetryingStore
 from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import Location
@@ -34,8 +36,31 @@ def open_cloud(
     """The store rooted at a location that is no local one."""
     service = _SERVICES.get(location.scheme, known.LOCAL)
     options = read_options(service, storage_options, profile, settings=settings)
-    store = ObstoreStore(_client(location, options), location, _lists_in_order(location), options.settings.gap)
+    client, number = _shared_client(location, options)
+    store = ObstoreStore(client, location, _lists_in_order(location), options.settings.gap, number)
     return RetryingStore(store, options.settings)
+
+
+_clients: OrderedDict[Hashable, tuple[ObjectStore, int]] = OrderedDict()
+_clients_lock = threading.Lock()
+_MOST_CLIENTS = 32
+
+
+def _shared_client(location: Location, options: StoreOptions) -> tuple[ObjectStore, int]:
+    """One client, and so one pool of connections, for all tables that are reached in the same way, and its number."""
+    way = (location.scheme, location.authority, *(_items(m) for m in (options.config, options.client)))
+    key = (*way, frozenset(options.from_environment))
+    with _clients_lock:
+        if key not in _clients:
+            _clients[key] = _client(location, options), next(client_numbers)
+            if len(_clients) > _MOST_CLIENTS:
+                _clients.popitem(last=False)
+        _clients.move_to_end(key)
+        return _clients[key]
+
+
+def _items(options: Mapping[str, Any]) -> Hashable:
+    return tuple(sorted((name, str(value)) for name, value in options.items()))
 
 
 def _lists_in_order(location: Location) -> bool:

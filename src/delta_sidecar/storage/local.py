@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
@@ -40,6 +40,10 @@ class LocalStore:
     @property
     def root_uri(self) -> str:
         return self._location.uri
+
+    @property
+    def identity(self) -> Hashable:
+        return "file", self._root
 
     def local_path(self, path: str) -> str | None:
         return self._full(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from delta_sidecar.storage.ranges import coalesce
@@ -45,6 +45,10 @@ class MeteredStore:
     @property
     def root_uri(self) -> str:
         return self._inner.root_uri
+
+    @property
+    def identity(self) -> Hashable:
+        return self._inner.identity
 
     def local_path(self, path: str) -> str | None:
         return self._inner.local_path(path)

@@ -6,8 +6,8 @@ requests are counted, capped and resumed in one place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, count, pairwise
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -26,14 +26,24 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 _PAGE = 1000
+client_numbers = count()
 
 
 class ObstoreStore:
     """Objects below a location, one attempt a request."""
 
-    def __init__(self, inner: ObjectStore, location: Location, ordered: bool = True, gap: int = DEFAULT_GAP) -> None:
-        """`ordered`: the service lists in path order, so that pages can stream."""
+    def __init__(
+        self,
+        inner: ObjectStore,
+        location: Location,
+        ordered: bool = True,
+        gap: int = DEFAULT_GAP,
+        client_number: int | None = None,
+    ) -> None:
+        """`ordered`: the service lists in path order, so that pages can stream. Stores with the same `client_number`
+        have one client in common."""
         self._inner = inner
+        self._client_number = next(client_numbers) if client_number is None else client_number
         self._location = location
         self._prefix = f"{location.path}/" if location.path else ""
         self._ordered = ordered
@@ -45,6 +55,10 @@ class ObstoreStore:
     @property
     def root_uri(self) -> str:
         return self._location.uri
+
+    @property
+    def identity(self) -> Hashable:
+        return self._client_number, self._location.uri
 
     def local_path(self, path: str) -> str | None:
         return None

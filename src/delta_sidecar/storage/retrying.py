@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -64,6 +64,10 @@ class RetryingStore:
     @property
     def root_uri(self) -> str:
         return self._inner.root_uri
+
+    @property
+    def identity(self) -> Hashable:
+        return self._inner.identity
 
     def local_path(self, path: str) -> str | None:
         return self._inner.local_path(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -44,6 +44,11 @@ class Store(Protocol):
     @property
     def root_uri(self) -> str:
         """The canonical URI of the root, without a trailing slash and without secrets."""
+        ...
+
+    @property
+    def identity(self) -> Hashable:
+        """What tells this place from others: equal only if both stores read the same objects, in the same name."""
         ...
 
     def local_path(self, path: str) -> str | None:

@@ -11,7 +11,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -59,6 +59,10 @@ class _Around:
     @property
     def root_uri(self) -> str:
         return self._inner.root_uri
+
+    @property
+    def identity(self) -> Hashable:
+        return self._inner.identity
 
     def local_path(self, path: str) -> str | None:
         """None: a reader that opened the file itself would pass by this store."""

@@ -1,0 +1,216 @@
+"""What a manifest says of its parts: a list of entries that is written and read by columns.
+
+An index of a billion files has some ten thousand parts. By columns their entries take half the bytes they take one by
+one, a reader finds the parts it needs by looking at two or three columns, and makes an object only of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Self, overload
+
+import msgspec
+
+from delta_sidecar.errors import CorruptIndexError
+
+KeyValue = int | float | str | None
+"""A bound of the sort key or of the time column: whole numbers, dates (days), timestamps (microseconds) and booleans as
+integers; floats as numbers or `Infinity`, `-Infinity`; decimals and strings as text; binary as hexadecimal digits."""
+
+PATH_BYTES: Final = 32
+"""Bytes of a path that a part's entry keeps."""
+
+
+class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One Parquet file of a part."""
+
+    size: int
+    footer: int
+    """Bytes of the footer, without the eight that end the file: it begins at `size - 8 - footer`."""
+    crc32: int
+    """Of the whole file."""
+    footer_crc32: int
+    """Of the footer and the eight bytes after it."""
+
+
+class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One part: some rows of the index, sorted by key, time and path."""
+
+    id: str
+    rows: int
+    bytes: int
+    """Of the data files together."""
+    core: FileEntry
+    """`{id}.core.parquet`; `{id}.parquet` where core and stats are one file."""
+    stats: FileEntry | None = None
+    """`{id}.stats.parquet`."""
+    records: int | None = None
+    """Rows in the data files together, deleted ones too; None if any count is unknown."""
+    key: tuple[KeyValue, KeyValue] = (None, None)
+    """The smallest and the greatest known key."""
+    key_unknown: int = 0
+    """Rows whose key is null or unknown; they are sorted first."""
+    time: tuple[KeyValue, KeyValue] = (None, None)
+    """The smallest minimum and the greatest maximum of the time column, as in the log."""
+    time_unknown: int = 0
+    """Rows of which a bound of the time column is unknown."""
+    path: tuple[str, str] | None = None
+    """The smallest and the greatest path in the order of their bytes, each cut to `PATH_BYTES`; None where a path may
+    have two spellings."""
+    vectors: int = 0
+    """Rows with a deletion vector."""
+
+    @property
+    def core_name(self) -> str:
+        return f"{self.id}.parquet" if self.stats is None else f"{self.id}.core.parquet"
+
+    @property
+    def stats_name(self) -> str:
+        """The file that holds the bounds."""
+        return f"{self.id}.parquet" if self.stats is None else f"{self.id}.stats.parquet"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.core_name,) if self.stats is None else (self.core_name, self.stats_name)
+
+    @property
+    def size(self) -> int:
+        """Of its files together."""
+        return self.core.size + (self.stats.size if self.stats is not None else 0)
+
+
+def cut_path(path: bytes) -> str:
+    """The beginning of a path, in whole characters."""
+    return path[:PATH_BYTES].decode("utf-8", "ignore")
+
+
+class FileEntries(msgspec.Struct, frozen=True, gc=False):
+    """Entries of files, by columns; -1 in `size` where a part has no such file."""
+
+    size: list[int]
+    footer: list[int]
+    crc32: list[int]
+    footer_crc32: list[int]
+
+    @classmethod
+    def of(cls, entries: Sequence[FileEntry | None]) -> Self:
+        filled = [entry or _NO_FILE for entry in entries]
+        return cls(
+            [e.size for e in filled],
+            [e.footer for e in filled],
+            [e.crc32 for e in filled],
+            [e.footer_crc32 for e in filled],
+        )
+
+    def at(self, index: int) -> FileEntry | None:
+        size = self.size[index]
+        return None if size < 0 else FileEntry(size, self.footer[index], self.crc32[index], self.footer_crc32[index])
+
+
+_NO_FILE: Final = FileEntry(-1, 0, 0, 0)
+
+
+class PartList(msgspec.Struct, frozen=True, gc=False):
+    """Parts, by columns. `parts[i]` is the entry of one."""
+
+    builds: list[str]
+    """The beginnings of ids, each once: `v{C}-{build}`, or the whole id where there is no number."""
+    build: list[int]
+    """Which of them."""
+    number: list[int]
+    """What comes after it in the id; -1 for nothing."""
+    rows: list[int]
+    bytes: list[int]
+    records: list[int | None]
+    core: FileEntries
+    stats: FileEntries
+    key_min: list[KeyValue]
+    key_max: list[KeyValue]
+    key_unknown: list[int]
+    time_min: list[KeyValue]
+    time_max: list[KeyValue]
+    time_unknown: list[int]
+    path_min: list[str | None]
+    path_max: list[str | None]
+    vectors: list[int]
+
+    @classmethod
+    def of(cls, entries: Iterable[PartEntry]) -> Self:
+        parts = list(entries)
+        split = [_split_id(part.id) for part in parts]
+        builds = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in split))}
+        paths = [part.path or (None, None) for part in parts]
+        return cls(
+            builds=list(builds),
+            build=[builds[name] for name, _ in split],
+            number=[number for _, number in split],
+            rows=[p.rows for p in parts],
+            bytes=[p.bytes for p in parts],
+            records=[p.records for p in parts],
+            core=FileEntries.of([p.core for p in parts]),
+            stats=FileEntries.of([p.stats for p in parts]),
+            key_min=[p.key[0] for p in parts],
+            key_max=[p.key[1] for p in parts],
+            key_unknown=[p.key_unknown for p in parts],
+            time_min=[p.time[0] for p in parts],
+            time_max=[p.time[1] for p in parts],
+            time_unknown=[p.time_unknown for p in parts],
+            path_min=[low for low, _ in paths],
+            path_max=[high for _, high in paths],
+            vectors=[p.vectors for p in parts],
+        )
+
+    def check(self, where: str) -> None:
+        """`CorruptIndexError` if the columns do not fit each other."""
+        files = [c for part in (self.core, self.stats) for c in (part.size, part.footer, part.crc32, part.footer_crc32)]
+        columns: list[Sequence[object]] = [getattr(self, name) for name in _PLAIN] + files
+        builds = all(0 <= build < len(self.builds) for build in self.build)
+        if len({len(column) for column in columns}) > 1 or not builds:
+            raise CorruptIndexError(f"{where} lists parts by columns that do not fit each other; build the index again")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> PartEntry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PartEntry]: ...
+    def __getitem__(self, index: int | slice) -> PartEntry | list[PartEntry]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        core, low, high = self.core.at(index), self.path_min[index], self.path_max[index]
+        return PartEntry(
+            id=self._id(index),
+            rows=self.rows[index],
+            bytes=self.bytes[index],
+            core=core or _NO_FILE,
+            stats=self.stats.at(index),
+            records=self.records[index],
+            key=(self.key_min[index], self.key_max[index]),
+            key_unknown=self.key_unknown[index],
+            time=(self.time_min[index], self.time_max[index]),
+            time_unknown=self.time_unknown[index],
+            path=None if low is None or high is None else (low, high),
+            vectors=self.vectors[index],
+        )
+
+    def __iter__(self) -> Iterator[PartEntry]:
+        return (self[index] for index in range(len(self)))
+
+    def _id(self, index: int) -> str:
+        beginning, number = self.builds[self.build[index]], self.number[index]
+        return beginning if number < 0 else f"{beginning}-{number}"
+
+
+_PLAIN: Final = tuple(name for name in PartList.__struct_fields__ if name not in ("builds", "core", "stats"))
+
+
+def _split_id(part: str) -> tuple[str, int]:
+    """The id of a part as its beginning and its number; -1 where it has none that gives the id back."""
+    beginning, _, number = part.rpartition("-")
+    return (beginning, int(number)) if beginning and number.isascii() and _is_number(number) else (part, -1)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a whole number in its usual spelling."""
+    return text.isdigit() and (text == "0" or text[0] != "0") and len(text) < 19

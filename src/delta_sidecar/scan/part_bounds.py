@@ -1,0 +1,180 @@
+"""Which parts of an index, and which of their row groups, may hold a matching file.
+
+Parts by their bounds in the manifest, row groups by their statistics in the footer: the typed partition values and the
+time column's bounds. Stored bounds ignore what is unknown: where any row's is, nothing is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sidecar import arrays
+from delta_sidecar.index.entries import KeyValue, PartList
+from delta_sidecar.index.layout import Layout
+from delta_sidecar.index.part_reader import PartFile
+from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
+from delta_sidecar.scan.bounds import Bounds, is_prunable
+from delta_sidecar.scan.expression import Column
+from delta_sidecar.scan.row_groups import chunk_bounds, statistics_of
+from delta_sidecar.values.comparison import decimals, float64s, is_float, power_of_ten
+from delta_sidecar.values.widening import Side, widened
+
+_TIMESTAMP: Final = PrimitiveType("timestamp")
+
+
+class PartBounds:
+    """Bounds of each part, as the manifest has them."""
+
+    def __init__(self, parts: PartList, layout: Layout, timezone: str) -> None:
+        self._parts = parts
+        self._layout = layout
+        self._timezone = timezone
+
+    def bounds(self, column: Column) -> Bounds | None:
+        """What is known of a column; None if nothing is."""
+        parts, sort, time = self._parts, self._layout.sort, self._layout.time
+        if column.is_partition:
+            if sort.kind != "partition" or not _is_typed_partition(column, self._layout, self._timezone):
+                return None
+            return self._between(column, parts.key_min, parts.key_max, parts.key_unknown)
+        if time is not None and time.path == column.physical_path and time.type == column.type:
+            return self._between(column, parts.time_min, parts.time_max, parts.time_unknown)
+        if sort.kind == "min" and sort.path == column.physical_path and sort.type == column.type:
+            return self._between(column, parts.key_min, [None] * len(parts), parts.key_unknown)
+        return None
+
+    def _between(
+        self, column: Column, low: Sequence[KeyValue], high: Sequence[KeyValue], unknown: Sequence[int]
+    ) -> Bounds | None:
+        if not is_prunable(column):
+            return None
+        try:
+            minimum = _key_array([v if not n else None for v, n in zip(low, unknown, strict=True)], column.type)
+            maximum = _key_array([v if not n else None for v, n in zip(high, unknown, strict=True)], column.type)
+        except (ValueError, TypeError, AttributeError):
+            return None
+        return _stored(column, minimum, maximum, len(unknown))
+
+
+class GroupBounds:
+    """Bounds of each row group of a part's core, as its footer has them."""
+
+    def __init__(self, core: PartFile, layout: Layout, timezone: str) -> None:
+        self._core = core
+        self._layout = layout
+        self._timezone = timezone
+        self._count = core.metadata.num_row_groups
+
+    def bounds(self, column: Column) -> Bounds | None:
+        """What is known of a column; None if nothing is."""
+        time = self._layout.time
+        if not is_prunable(column):
+            return None
+        if column.is_partition:
+            if not _is_typed_partition(column, self._layout, self._timezone):
+                return None
+            leaf = ("partition", *column.physical_path)
+            return self._between(column, leaf, leaf)
+        if time is not None and time.path == column.physical_path and time.type == column.type:
+            return self._between(column, ("time_min",), ("time_max",))
+        return None
+
+    def _between(self, column: Column, low: tuple[str, ...], high: tuple[str, ...]) -> Bounds | None:
+        if low not in self._core.leaves or high not in self._core.leaves:
+            return None
+        return _stored(
+            column, self._bound(column, low, Side.MINIMUM), self._bound(column, high, Side.MAXIMUM), self._count
+        )
+
+    def _bound(self, column: Column, leaf: tuple[str, ...], side: Side) -> pa.Array:
+        position = self._core.leaves[leaf][0]
+        chunks = [self._core.metadata.row_group(i).column(position) for i in range(self._count)]
+        statistics = [_if_full(statistics_of(chunk)) for chunk in chunks]
+        kind: pa.DataType = self._core.schema.field(leaf[0]).type
+        for name in leaf[1:]:
+            kind = kind.field(kind.get_field_index(name)).type
+        return chunk_bounds(chunks, statistics, kind, column, side)
+
+
+def _is_typed_partition(column: Column, layout: Layout, timezone: str) -> bool:
+    """Whether the index has the values of a partition column as this reader understands them."""
+    field = next((f for f in layout.partition if (f.physical_name,) == column.physical_path), None)
+    if field is None or field.type != column.type:
+        return False
+    return timezone == "UTC" or column.type != _TIMESTAMP
+
+
+def _if_full(statistics: pq.Statistics | None) -> pq.Statistics | None:
+    """Statistics of a chunk in which every row's value is known."""
+    full = statistics is not None and statistics.has_null_count and statistics.null_count == 0
+    return statistics if full else None
+
+
+def _stored(column: Column, minimum: pa.Array, maximum: pa.Array, count: int) -> Bounds:
+    """Bounds as they are stored: those of stats are widened, those of partition values are exact. How many rows are
+    null is not known."""
+    if not column.is_partition:
+        minimum = widened(minimum, column.fields[-1], Side.MINIMUM)
+        maximum = widened(maximum, column.fields[-1], Side.MAXIMUM)
+    unknown = arrays.nulls(count, pa.int64())
+    return Bounds(minimum, maximum, unknown, unknown, may_hold_nan=is_float(column.type))
+
+
+def _key_array(values: Sequence[KeyValue], data_type: DataType) -> pa.Array:
+    """Key values of a manifest in the column's comparison type."""
+    return _MAKERS[_kind(data_type)](values, data_type)
+
+
+def _kind(data_type: DataType) -> str:
+    match data_type:
+        case DecimalType():
+            return "decimal"
+        case PrimitiveType("string" | "binary" as name):
+            return name
+        case PrimitiveType("float" | "double"):
+            return "float"
+    return "integer"
+
+
+def _integers(values: Sequence[Any], _: DataType) -> pa.Array:
+    if any(v is not None and type(v) is not int for v in values):
+        raise ValueError("not a whole number")
+    return arrays.int64s(values)
+
+
+def _decimals(values: Sequence[Any], data_type: DataType) -> pa.Array:
+    assert isinstance(data_type, DecimalType)
+    unscaled: list[int | None] = []
+    for value in values:
+        digits, _, scale = (value or "").partition("e-")
+        if value is not None and (
+            int(scale) != data_type.scale or abs(int(digits)) >= power_of_ten(data_type.precision)
+        ):
+            raise ValueError("not of this scale")
+        unscaled.append(None if value is None else int(digits))
+    return decimals(unscaled, pa.decimal128(data_type.precision, data_type.scale))
+
+
+def _texts(values: Sequence[Any], _: DataType) -> pa.Array:
+    return arrays.binaries([None if v is None else v.encode("utf-8", "surrogatepass") for v in values])
+
+
+def _bytes(values: Sequence[Any], _: DataType) -> pa.Array:
+    return arrays.binaries([None if v is None else bytes.fromhex(v) for v in values])
+
+
+def _floats(values: Sequence[Any], _: DataType) -> pa.Array:
+    return float64s([None if v is None else float(v) for v in values])
+
+
+_MAKERS: Final[dict[str, Callable[[Sequence[Any], DataType], pa.Array]]] = {
+    "integer": _integers,
+    "decimal": _decimals,
+    "string": _texts,
+    "binary": _bytes,
+    "float": _floats,
+}

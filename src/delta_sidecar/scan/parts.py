@@ -1,0 +1,277 @@
+"""The live files of an index, newest bucket first: parts chosen by the manifest, fetched ahead, decoded in order.
+
+A predicate on columns whose bounds stand in the stats file is tried on these alone first: of a part in which no file
+may match, the core is never fetched.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from delta_sidecar import arrays
+from delta_sidecar.index.base import IndexBase
+from delta_sidecar.index.columns import KINDS, STATS_JSON
+from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.part_cache import fetch_core_cached
+from delta_sidecar.index.part_reader import PartFile, PartRows, StatsColumns, bounds_only, fetch_stats
+from delta_sidecar.index.parts import ROW_GROUP_ROWS, read_keys
+from delta_sidecar.log.file_rows import FileColumns
+from delta_sidecar.log.replay import Replay
+from delta_sidecar.scan.expression import Expression
+from delta_sidecar.scan.files import FilePruner
+from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
+from delta_sidecar.scan.prefetch import Ahead, Ordered
+from delta_sidecar.scan.prune import may_match
+from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.store import Store
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+_WORKERS = min(2, os.cpu_count() or 1)
+_AHEAD = 6
+"""Parts on their way at once, at most; the bytes of the read-ahead bound them, too."""
+_FEW_PARTS = 4
+"""A scan of so few parts may be asked again: their cores go into the cache."""
+_FEW_ROWS = 3 * ROW_GROUP_ROWS
+"""So few rows are decoded before a thread has begun."""
+_CELLS = 1 << 21
+"""Values of stats decoded at a time where all of them are wanted."""
+_ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Live files that may match, and how many live ones were looked at."""
+
+    rows: pa.RecordBatch
+    considered: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Some rows of a part."""
+
+    part: PartEntry
+    start: int
+    count: int
+
+
+@dataclass(slots=True)
+class PartCounts:
+    """What was read of an index, of what."""
+
+    parts_total: int = 0
+    parts_read: int = 0
+    row_groups_total: int = 0
+    row_groups_read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """A part that may hold a match."""
+
+    part: PartEntry
+    keep: Flags | None = None
+    """Rows that may match by their stats; None for all."""
+    stats: pa.Table | None = None
+    """The stats that were read to find that out, of all rows."""
+
+
+@dataclass(slots=True)
+class PartScan:
+    """One pass over the parts of an index: `listed` is consumed once, `close` stops it."""
+
+    base: IndexBase
+    store: Store
+    columns: FileColumns
+    pruning: Expression | None
+    pruner: FilePruner
+    timezone: str
+    replay: Replay
+    limit: int | None = None
+    counts: PartCounts = field(default_factory=PartCounts)
+    _handed_out: list[_Span] = field(default_factory=list)
+    _parts: list[PartEntry] = field(default_factory=list)
+    _stats: Ahead[PartEntry, PartFile] | None = None
+    _cores: Ahead[_Chosen, PartFile] | None = None
+    _stopped: bool = False
+
+    def begin(self) -> None:
+        """Choose the parts and send for the first, without waiting for an answer."""
+        if self._cores is not None:
+            return
+        self._parts = self._chosen_parts()
+        ahead = _AHEAD if self.limit is None else 1
+        wanted = StatsColumns(self.columns.stats_paths)
+        chosen: Iterator[_Chosen]
+        if wanted.needs_stats(self.base.layout) and not self.columns.all_stats:
+            self._stats = Ahead(iter(self._parts), self._send_for_stats, _stats_size, ahead)
+            self._stats.begin()
+            chosen = self._chosen_by_stats(self._stats)
+        else:
+            chosen = map(_Chosen, self._parts)
+        self._cores = Ahead(chosen, self._send_for_core, _core_size, ahead)
+        if self._stats is None:
+            self._cores.begin()
+
+    def listed(self) -> Iterator[Listed]:
+        """The live files that may match, a row group at a time."""
+        self.begin()
+        many = sum(part.rows for part in self._parts) > _FEW_ROWS
+        ordered = Ordered(self._tasks(), _WORKERS if many and self.limit is None and not self.columns.all_stats else 1)
+        try:
+            for span, found in ordered:
+                self._handed_out.append(span)
+                yield found
+        finally:
+            ordered.close()
+            self.close()
+
+    def keys_handed_out(self) -> Iterator[pa.RecordBatch]:
+        """`path` and `deletion_vector` of every row that was handed out, read once more."""
+        for part, spans in groupby(self._handed_out, key=attrgetter("part")):
+            keys = read_keys(self.store, self.base.directory, part)
+            yield from (keys.slice(span.start, span.count) for span in spans)
+
+    def close(self) -> None:
+        """Send for nothing more."""
+        self._stopped = True
+        for ahead in (self._cores, self._stats):
+            if ahead is not None:
+                ahead.close()
+
+    def _chosen_parts(self) -> list[PartEntry]:
+        """The parts that may hold a match by the manifest, the newest first."""
+        parts = self.base.manifest.parts
+        self.counts.parts_total = len(parts)
+        self.counts.row_groups_total = sum(-(-rows // ROW_GROUP_ROWS) for rows in parts.rows)
+        if self.pruning is None:
+            chosen = list(parts)
+        else:
+            bounds = PartBounds(parts, self.base.layout, self.timezone)
+            flags = arrays.to_numpy_bool(may_match(self.pruning, bounds, len(parts)))
+            chosen = [parts[i] for i in np.flatnonzero(flags).tolist()]
+        return sorted(chosen, key=_greatest_key, reverse=True)
+
+    def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
+        if part.stats is None:
+            return self._send_for_core(_Chosen(part))
+        paths = StatsColumns(self.columns.stats_paths).in_stats(self.base.layout)
+        return submit(fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
+
+    def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
+        keep = len(self._parts) <= _FEW_PARTS
+        return submit(fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
+
+    def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
+        """Parts in which some row may match by its stats."""
+        paths = StatsColumns(self.columns.stats_paths).in_stats(self.base.layout)
+        for part, file in answers:
+            if part.stats is None:
+                yield _Chosen(part)
+                continue
+            stats = file.read(range(file.metadata.num_row_groups), file.positions(paths)).combine_chunks()
+            keep = arrays.to_numpy_bool(self.pruner.passing(bounds_only(stats, self.base.layout)))
+            if keep.any():
+                yield _Chosen(part, keep, stats)
+
+    def _tasks(self) -> Iterator[Callable[[], tuple[_Span, Listed]]]:
+        assert self._cores is not None
+        for chosen, core in self._cores:
+            rows = PartRows(core, chosen.part, self.columns, self.base.layout)
+            groups = self._groups(core, rows, chosen.keep)
+            if not groups:
+                continue
+            self.counts.parts_read += 1
+            self.counts.row_groups_read += len(groups)
+            if self.columns.all_stats and chosen.part.stats is not None:
+                yield from self._with_all_stats(chosen.part, rows, set(groups))
+            else:
+                yield from (partial(self._group, rows, group, chosen) for group in groups)
+
+    def _groups(self, core: PartFile, rows: PartRows, keep: Flags | None) -> list[int]:
+        """The row groups of a part that may hold a match, the newest first."""
+        count = len(rows.group_rows)
+        flags = np.ones(count, np.bool_)
+        if self.pruning is not None:
+            bounds = GroupBounds(core, self.base.layout, self.timezone)
+            flags = arrays.to_numpy_bool(may_match(self.pruning, bounds, count))
+        if keep is not None:
+            flags &= [bool(keep[rows.span(group)].any()) for group in range(count)]
+        return np.flatnonzero(flags).tolist()[::-1]
+
+    def _group(self, rows: PartRows, group: int, chosen: _Chosen) -> tuple[_Span, Listed]:
+        core, span = rows.core(group), rows.span(group)
+        stats = None if chosen.stats is None else chosen.stats.slice(span.start, span.stop - span.start)
+        handed_out = _Span(chosen.part, span.start, core.num_rows)
+        if chosen.keep is not None:
+            keep = arrays.booleans(chosen.keep[span])
+            core, stats = core.filter(keep), None if stats is None else stats.filter(keep)
+        found = self._live(rows.listed(core, stats))
+        return handed_out, Listed(found.rows, found.considered + handed_out.count - core.num_rows)
+
+    def _live(self, found: pa.RecordBatch) -> Listed:
+        live = next(iter(self.replay.base([found])), None)
+        return Listed(found.slice(0, 0), 0) if live is None else Listed(self.pruner.prune(live), live.num_rows)
+
+    def _with_all_stats(
+        self, part: PartEntry, rows: PartRows, groups: set[int]
+    ) -> Iterator[Callable[[], tuple[_Span, Listed]]]:
+        """Rows with all their stats. The stats file is decoded a little at a time, so the groups come oldest first."""
+        file = fetch_stats(self.store, self.base.directory, part, _ALL_STATS)
+        positions = file.positions(_ALL_STATS)
+        step = max(256, min(ROW_GROUP_ROWS, _CELLS // max(1, len(positions))))
+        stats = _Slices(file.batches(positions, step))
+        for group, count in enumerate(rows.group_rows):
+            core = rows.core(group) if group in groups else None
+            for at in range(0, count, step):
+                beside = stats.take(min(step, count - at))
+                if core is not None:
+                    span = _Span(part, rows.span(group).start + at, beside.num_rows)
+                    yield partial(self._beside, span, rows, core.slice(at, step), beside)
+
+    def _beside(self, span: _Span, rows: PartRows, core: pa.Table, stats: pa.Table) -> tuple[_Span, Listed]:
+        return span, self._live(rows.listed(core, stats))
+
+
+class _Slices:
+    """The rows of batches, in slices of any size."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._held: pa.RecordBatch | None = None
+
+    def take(self, size: int) -> pa.Table:
+        found: list[pa.RecordBatch] = []
+        while size:
+            if self._held is None or not self._held.num_rows:
+                self._held = next(self._batches)
+            found.append(self._held.slice(0, size))
+            size -= found[-1].num_rows
+            self._held = self._held.slice(found[-1].num_rows)
+        return pa.Table.from_batches(found).combine_chunks()
+
+
+def _stats_size(part: PartEntry) -> int:
+    return min(part.stats.size, 1 << 20) if part.stats is not None else part.core.size
+
+
+def _core_size(chosen: _Chosen) -> int:
+    return chosen.part.core.size
+
+
+def _greatest_key(part: PartEntry) -> tuple[bool, bool, float | str]:
+    """Parts by their greatest key, those without one first."""
+    high = part.key[1]
+    return high is not None, isinstance(high, str), 0 if high is None else high
