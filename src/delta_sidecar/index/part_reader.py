@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, TypeVar
 
@@ -22,9 +23,11 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, whole
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout, Path
-from delta_sidecar.index.parts import leaf_arrays, nested, read_checked
-from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns, check_text, normal
-from delta_sidecar.log.parquet import chunk_range, open_parquet
+from delta_sidecar.index.partition_map import partition_map
+from delta_sidecar.index.parts import MAPS, leaf_arrays, nested, read_checked
+from delta_sidecar.index.rows import PARTITION
+from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns, normal
+from delta_sidecar.log.parquet import chunk_range
 from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
@@ -33,8 +36,6 @@ T = TypeVar("T")
 WHOLE_STATS: Final = 1 << 20
 """A stats file up to this size comes whole: one trip instead of two."""
 _RENAMED: Final = {"deletion_vector": "dv", "stats": STATS_JSON}
-_READ_BUFFER: Final = 0
-"""Bytes in memory need no buffer in front of them."""
 
 
 class PartFile:
@@ -45,15 +46,21 @@ class PartFile:
         self._source = source
         self._checksums = checksums
         self._name = name
-        self._idle: list[pq.ParquetFile] = []
+        self._idle: list[Any] = []
+        self._dictionaries: list[int] = []
         self.metadata: pq.FileMetaData = None
-        with guarded(name), self._reader() as reader:
+        with guarded(name):
+            reader = self._open()
             self.metadata = reader.metadata
-            self.leaves: dict[Path, list[int]] = _leaf_positions(reader.schema_arrow)
-            """The positions of leaf columns by their path; a map's two stand together."""
             self.schema: pa.Schema = reader.schema_arrow
+            self.leaves: dict[Path, list[int]] = _leaf_positions(self.schema)
+            """The positions of leaf columns by their path; a map's two stand together."""
             if sum(map(len, self.leaves.values())) != self.metadata.num_columns:
                 raise ValueError("its columns and its schema do not agree")
+        # Values of a partition column repeat: as dictionaries they are decoded in half the time.
+        self._dictionaries = [at[0] for path, at in self.leaves.items() if path[0] == PARTITION]
+        if not self._dictionaries:
+            self._idle.append(reader)
 
     @classmethod
     def of(cls, data: Buffer, name: str) -> PartFile:
@@ -61,7 +68,7 @@ class PartFile:
         buffer = pa.py_buffer(data)
         return cls(lambda: pa.BufferReader(buffer), name)
 
-    @property
+    @cached_property
     def group_rows(self) -> list[int]:
         return [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
 
@@ -78,13 +85,13 @@ class PartFile:
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
         """Some leaves of some row groups."""
         with guarded(self._name), self._reader() as reader:
-            return reader.reader.read_row_groups(list(groups), column_indices=list(positions), use_threads=False)
+            return reader.read_row_groups(list(groups), column_indices=list(positions), use_threads=False)
 
     def batches(self, positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Some leaves of all row groups, in order."""
+        groups = list(range(self.metadata.num_row_groups))
         with self._reader() as reader:
-            groups = list(range(self.metadata.num_row_groups))
-            found = reader.reader.iter_batches(
+            found = reader.iter_batches(
                 batch_rows, row_groups=groups, column_indices=list(positions), use_threads=False
             )
             while True:
@@ -95,14 +102,25 @@ class PartFile:
                 yield batch
 
     @contextmanager
-    def _reader(self) -> Iterator[pq.ParquetFile]:
+    def _reader(self) -> Iterator[Any]:
         """A reader that no other thread has: opening another costs no second look at the footer."""
         try:
             reader = self._idle.pop()
         except IndexError:
-            reader = open_parquet(self._source(), self.metadata, _READ_BUFFER, self._checksums)
+            reader = self._open()
         yield reader
         self._idle.append(reader)
+
+    def _open(self) -> Any:
+        reader = pq.core.ParquetReader(arrays.streaming_pool())
+        reader.open(
+            self._source(),
+            use_memory_map=False,
+            metadata=self.metadata,
+            read_dictionary=self._dictionaries or None,
+            page_checksum_verification=self._checksums,
+        )
+        return reader
 
 
 @contextmanager
@@ -267,6 +285,8 @@ class PartRows:
 
     def _core_paths(self) -> list[Path]:
         paths: list[Path] = [(_RENAMED.get(name, name),) for name in self._columns.names]
+        if MAPS in self._columns.names and (MAPS,) not in self._core.leaves:
+            paths.append((PARTITION,))
         if not self._has_stats:
             return paths
         paths += [(NUM_RECORDS,), (TIGHT_BOUNDS,)]
@@ -280,6 +300,16 @@ class PartRows:
     def span(self, group: int) -> slice:
         """Where the rows of a row group stand among those of the part."""
         return slice(self._offsets[group], self._offsets[group + 1])
+
+    def path_range(self, group: int) -> tuple[bytes, bytes] | None:
+        """The least and the greatest path of a row group; None where they are not known, or may be spelled otherwise."""
+        if self._part.path is None:
+            return None
+        chunk = self._core.metadata.row_group(group).column(self._core.leaves["path",][0])
+        statistics = chunk.statistics if chunk.is_stats_set else None
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return bytes(statistics.min_raw), bytes(statistics.max_raw)
 
     def core(self, group: int) -> pa.Table:
         """What is needed of the core, for the rows of a row group."""
@@ -301,14 +331,19 @@ class PartRows:
 
     def _rows(self, found: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         names = list(self._columns.names)
+        if MAPS in names and MAPS not in found:
+            found[MAPS] = partition_map(_fields(found.get(PARTITION)), count)
         columns = [normal(found.get(_RENAMED.get(name, name)), name, count) for name in names]
-        check_text(found["path"])
         if found["path"].null_count:
             raise ValueError("a row has no path")
         if self._has_stats:
             names.append(STATS_PARSED)
             columns.append(parsed_stats(found, self._layout, count))
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _fields(struct: pa.StructArray | None) -> dict[str, pa.Array]:
+    return {} if struct is None else {field.name: struct.field(i) for i, field in enumerate(struct.type)}
 
 
 def parsed_stats(found: Mapping[str, pa.Array], layout: Layout, count: int) -> pa.StructArray:

@@ -22,6 +22,7 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, path_of, whole
 from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout, Path
+from delta_sidecar.index.partition_map import is_told_by, partition_map
 from delta_sidecar.index.rows import PARTITION, sort_key
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
@@ -38,6 +39,7 @@ MANIFEST_KEY: Final = b"delta_sidecar.manifest"
 _TAIL: Final = 8
 """Bytes after the footer: its length and the magic."""
 _ALWAYS: Final = ("path", "size", "modification_time", "partition_values")
+MAPS: Final = "partition_values"
 _CORE_NAMES: Final = (
     *_ALWAYS,
     PARTITION,
@@ -156,6 +158,9 @@ def _file_columns(rows: pa.Table, layout: Layout) -> dict[str, pa.Array]:
             trees.setdefault(kind, {})[tuple(path)] = array
         else:
             found[_RENAMED.get(name, name)] = array
+    typed = {path[0]: array for path, array in trees.get(PARTITION, {}).items()}
+    if is_told_by(found[MAPS], typed):
+        del found[MAPS]
     return found | {kind: nested(tree) for kind, tree in trees.items()}
 
 
@@ -181,6 +186,9 @@ def _flat(table: pa.Table, layout: Layout) -> pa.Table:
             columns[column(name.removeprefix("time_"), layout.time.path)] = array
         else:
             columns[back.get(name, name)] = array
+    if "path" in columns and MAPS not in columns:
+        typed = {path_of(name)[1]: array for name, array in columns.items() if path_of(name)[0] == PARTITION}
+        columns[MAPS] = partition_map(typed, table.num_rows)
     return pa.table(columns)
 
 

@@ -7,6 +7,7 @@ nearly every row of a base; what it lets through is compared byte by byte.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RECENT_LIMIT = 65_536
+_SORTED_LIMIT = 50_000
+"""Up to so many keys, sorting them costs less than looking at every row of a large base."""
 # A dot and a slash differ in their last bit alone.
 _DOT, _BUT_LAST_BIT = np.uint8(ord(".")), np.uint8(0xFE)
 
@@ -34,6 +37,7 @@ class Mask:
         self._recent: set[bytes] = set()
         self._runs: list[_Run] = []
         self._by_name: NameFilter | None = None
+        self._sorted: list[bytes] | None = None
 
     def __len__(self) -> int:
         return len(self._recent) + sum(len(run.keys) for run in self._runs)
@@ -75,6 +79,15 @@ class Mask:
         for run in self._runs:
             run.prepare()
         self._by_name = self._runs[0].by_name() if self._runs else None
+        few = len(self) <= _SORTED_LIMIT
+        self._sorted = sorted(key for run in self._runs for key in run.keys.to_pylist()) if few else None
+
+    def reaches(self, low: bytes, high: bytes) -> bool:
+        """May a sealed mask hide a file whose canonical path is between these two?"""
+        if self._sorted is None:
+            return True
+        at = bisect_left(self._sorted, low)
+        return at < len(self._sorted) and self._sorted[at][: len(high)] <= high
 
     def hidden(self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker) -> NDArray[np.bool_] | None:
         """Which files of a sealed mask's base are hidden; None when none is."""

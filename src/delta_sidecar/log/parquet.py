@@ -56,7 +56,7 @@ class LogParquet:
 
     def _open(self, local: str | None, metadata: pq.FileMetaData | None) -> tuple[Any, pq.ParquetFile]:
         source = self._ranged or pa.OSFile(local)
-        return source, open_parquet(source, metadata)
+        return source, _open_parquet(source, metadata)
 
     def guarded(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call something that reads this file; whatever broken bytes make it raise is one clear error."""
@@ -163,16 +163,9 @@ class LogParquet:
         return CorruptLogError(f"{self.path} cannot be read as Parquet ({first_line})")
 
 
-def open_parquet(
-    source: Any, metadata: pq.FileMetaData | None, buffer_size: int = _STREAM_BUFFER, checksums: bool = False
-) -> pq.ParquetFile:
-    """The file, decoding into the streaming pool where there is one; `checksums` has those of pages checked."""
-    settings = {
-        "pre_buffer": False,
-        "buffer_size": buffer_size,
-        "coerce_int96_timestamp_unit": "us",
-        "page_checksum_verification": checksums,
-    }
+def _open_parquet(source: Any, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+    """The file, decoding into the streaming pool where there is one."""
+    settings = {"pre_buffer": False, "buffer_size": _STREAM_BUFFER, "coerce_int96_timestamp_unit": "us"}
     file = pq.ParquetFile(source, metadata=metadata, **settings)
     pool = arrays.streaming_pool()
     if pool is not None:

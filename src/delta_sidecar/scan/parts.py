@@ -218,11 +218,12 @@ class PartScan:
         if chosen.keep is not None:
             keep = arrays.booleans(chosen.keep[span])
             core, stats = core.filter(keep), None if stats is None else stats.filter(keep)
-        found = self._live(rows.listed(core, stats))
+        found = self._live(rows.listed(core, stats), rows.path_range(group))
         return handed_out, Listed(found.rows, found.considered + handed_out.count - core.num_rows)
 
-    def _live(self, found: pa.RecordBatch) -> Listed:
-        live = next(iter(self.replay.base([found])), None)
+    def _live(self, found: pa.RecordBatch, paths: tuple[bytes, bytes] | None) -> Listed:
+        hides = paths is None or self.replay.mask.reaches(*paths)
+        live = next(iter(self.replay.base([found])), None) if hides else found
         return Listed(found.slice(0, 0), 0) if live is None else Listed(self.pruner.prune(live), live.num_rows)
 
     def _with_all_stats(
@@ -242,7 +243,7 @@ class PartScan:
                     yield partial(self._beside, span, rows, core.slice(at, step), beside)
 
     def _beside(self, span: _Span, rows: PartRows, core: pa.Table, stats: pa.Table) -> tuple[_Span, Listed]:
-        return span, self._live(rows.listed(core, stats))
+        return span, self._live(rows.listed(core, stats), None)
 
 
 class _Slices:
