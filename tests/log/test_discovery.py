@@ -100,8 +100,8 @@ def test_a_guess_beyond_the_listing_decides_nothing(built: LogBuilder) -> None:
     late = built.log / f"{6:020}.json"
 
     class AfterTheList(CountingStore):
-        def list_after(self, prefix: str, offset: str = ""):  # type: ignore[no-untyped-def]
-            pages = list(super().list_after(prefix, offset))
+        def list_after(self, prefix: str, offset: str = "", before: str = ""):  # type: ignore[no-untyped-def]
+            pages = list(super().list_after(prefix, offset, before))
             late.write_bytes((built.log / f"{5:020}.json").read_bytes())
             return iter(pages)
 
@@ -134,8 +134,8 @@ def test_a_gap_that_heals_is_none(built: LogBuilder) -> None:
     built.drop(4)
 
     class Heals(CountingStore):
-        def list_after(self, prefix: str, offset: str = ""):  # type: ignore[no-untyped-def]
-            pages = list(super().list_after(prefix, offset))
+        def list_after(self, prefix: str, offset: str = "", before: str = ""):  # type: ignore[no-untyped-def]
+            pages = list(super().list_after(prefix, offset, before))
             (built.log / f"{4:020}.json").write_bytes(text)
             return iter(pages)
 

@@ -91,6 +91,12 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
+# Made here: the first use of a type costs a millisecond.
+_sealed = msgspec.json.Decoder(_Sealed)
+_format = msgspec.json.Decoder(_Format)
+_manifest = msgspec.json.Decoder(Manifest)
+
+
 def encode(manifest: Manifest) -> bytes:
     inner = msgspec.json.encode(manifest)
     return msgspec.json.encode(_Sealed(_digest(inner), msgspec.Raw(inner)))
@@ -99,16 +105,16 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: Buffer, where: str) -> Manifest:
     """The manifest; `CorruptIndexError` for one that is broken, or of a format this version does not know."""
     try:
-        sealed = msgspec.json.decode(bytes(data), type=_Sealed)
+        sealed = _sealed.decode(data)
         inner = bytes(sealed.manifest)
         if _digest(inner) != sealed.crc32:
             raise CorruptIndexError(f"{where} is damaged: its checksum does not agree; build the index again")
-        found = msgspec.json.decode(inner, type=_Format).format
+        found = _format.decode(inner).format
         if found != FORMAT:
             raise CorruptIndexError(
                 f"{where} has format {found}, and this version reads {FORMAT}; update delta-sidecar"
             )
-        manifest = msgspec.json.decode(inner, type=Manifest)
+        manifest = _manifest.decode(inner)
         manifest.parts.check(where)
         return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -302,7 +302,7 @@ class PartRows:
         return slice(self._offsets[group], self._offsets[group + 1])
 
     def path_range(self, group: int) -> tuple[bytes, bytes] | None:
-        """The least and the greatest path of a row group; None where they are not known, or may be spelled otherwise."""
+        """The least and the greatest path of a row group; None where unknown, or where paths have other spellings."""
         if self._part.path is None:
             return None
         chunk = self._core.metadata.row_group(group).column(self._core.leaves["path",][0])

@@ -24,6 +24,7 @@ from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8
+_last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 
 
 class Companion(Protocol):
@@ -96,15 +97,10 @@ def list_log(store: Store, start: int) -> Listing:
 
 
 def _log_objects(store: Store, start: int) -> Iterator[ObjectMeta]:
-    """Objects directly in the log directory; subdirectories sort behind every version and end the walk."""
+    """Objects directly in the log directory; subdirectories, which sort behind every version, are not looked into."""
     prefix = f"{DELTA.directory}/"
-    for page in store.list_after(prefix, prefix + version_prefix(start)):
-        for meta in page:
-            name = meta.path[len(prefix) :]
-            if name > ":":
-                return
-            if "/" not in name:
-                yield meta
+    for page in store.list_after(prefix, prefix + version_prefix(start), prefix + ":"):
+        yield from (meta for meta in page if "/" not in meta.path[len(prefix) :])
 
 
 def read_hint(store: Store) -> tuple[int | None, tuple[str, ...]]:
@@ -114,7 +110,7 @@ def read_hint(store: Store) -> tuple[int | None, tuple[str, ...]]:
     except ObjectNotFoundError:
         return None, ()
     try:
-        hint = msgspec.json.decode(text, type=LastCheckpoint)
+        hint = _last_checkpoint.decode(text)
         if hint.checksum is not None and hint.checksum != hint_checksum(msgspec.json.decode(text)):
             return None, ("_last_checkpoint fails its checksum and was not used",)
     except (msgspec.DecodeError, UnicodeDecodeError):

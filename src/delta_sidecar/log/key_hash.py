@@ -19,7 +19,7 @@ Hashes: TypeAlias = "NDArray[np.uint64]"
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xD6E8FEB86659FD93)
 _SLASH = ord("/")
-_SAMPLE = 2_048
+_SAMPLE = 256
 _WIDE = 23
 """Up to 2 to this power bits, a filter spends 256 of them on a key."""
 

@@ -38,9 +38,19 @@ def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
         yield rest
 
 
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder_of(line_type: type[T]) -> msgspec.json.Decoder[T]:
+    """Made once: looking at a type costs as much as decoding a hundred lines."""
+    if line_type not in _decoders:
+        _decoders[line_type] = msgspec.json.Decoder(line_type)
+    return _decoders[line_type]
+
+
 def decode_lines(blocks: Iterable[bytes], line_type: type[T], path: str) -> Iterator[list[T]]:
     """Each block's lines as structs; a line that is no action is an error that names it."""
-    decoder = msgspec.json.Decoder(line_type)
+    decoder = decoder_of(line_type)
     before = 0
     for block in blocks:
         try:

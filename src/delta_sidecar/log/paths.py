@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from delta_sidecar import arrays
 from delta_sidecar.log.actions import DeletionVector
 
-_suspect = re.compile(r"%|:|^/|^\.|/\.|//").search
-"""What a path must contain for its canonical form to differ from its text."""
 _DOT = ord(".")
 _SLASH_THEN_DOT = ord("/") | ord(".") << 8
 # A dot and a slash differ in their last bit alone.
@@ -48,10 +46,10 @@ class KeyMaker:
 
     def canonical(self, path: str) -> bytes:
         """The canonical path alone."""
-        if _suspect(path) is None:
+        if not _is_suspect(path):
             return path.encode()
         directory, slash, name = path.rpartition("/")
-        if slash and _suspect(name) is None and name != "":
+        if slash and not _is_suspect(name) and name != "":
             return self._directory(directory) + name.encode()
         return self._spell(path)
 
@@ -98,6 +96,11 @@ class KeyMaker:
         if all_plain(paths):
             return paths.view(pa.binary())
         return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
+
+
+def _is_suspect(path: str) -> bool:
+    """Whether a path's canonical form may differ from its text. Several times faster than one regular expression."""
+    return "%" in path or ":" in path or "/." in path or "//" in path or path[:1] in ("/", ".")
 
 
 def has_percent(paths: pa.StringArray) -> bool:

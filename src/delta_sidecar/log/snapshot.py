@@ -273,7 +273,7 @@ class _StateFinder:
         blocks = self._found.commits.blocks(commit.file)
         protocol: Protocol | None = None
         metadata: Metadata | None = None
-        for lines in decode_lines(blocks, StateLine, commit.file.path):
+        for lines in decode_lines(filter(_may_hold_state, blocks), StateLine, commit.file.path):
             for line in lines:
                 protocol = line.protocol or protocol
                 metadata = line.metaData or metadata
@@ -300,6 +300,11 @@ class _StateFinder:
         self._notes.append(f"{self._segment.base} was not used: {error}")
         _log.warning("%s", self._notes[-1])
         self._segment = self._without_doubtful(segment)
+
+
+def _may_hold_state(block: bytes) -> bool:
+    """Whether lines may hold a protocol or metadata action; a key may be spelled with escapes."""
+    return b"protocol" in block or b"metaData" in block or b"\\u" in block
 
 
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int) -> Iterator[CommitRange]:

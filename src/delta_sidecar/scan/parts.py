@@ -38,9 +38,11 @@ from delta_sidecar.storage.store import Store
 
 Flags: TypeAlias = NDArray[np.bool_]
 
-_WORKERS = min(2, os.cpu_count() or 1)
+_HELPERS = min(1, (os.cpu_count() or 1) - 1)
+"""Threads that decode beside the consumer's own: more cost memory in proportion and soon wait for each other."""
 _AHEAD = 6
 """Parts on their way at once, at most; the bytes of the read-ahead bound them, too."""
+_AHEAD_LOCAL = 2
 _FEW_PARTS = 4
 """A scan of so few parts may be asked again: their cores go into the cache."""
 _FEW_ROWS = 3 * ROW_GROUP_ROWS
@@ -112,7 +114,7 @@ class PartScan:
         if self._cores is not None:
             return
         self._parts = self._chosen_parts()
-        ahead = _AHEAD if self.limit is None else 1
+        ahead = 1 if self.limit is not None else _AHEAD if self.store.local_path("x") is None else _AHEAD_LOCAL
         wanted = StatsColumns(self.columns.stats_paths)
         chosen: Iterator[_Chosen]
         if wanted.needs_stats(self.base.layout) and not self.columns.all_stats:
@@ -129,7 +131,8 @@ class PartScan:
         """The live files that may match, a row group at a time."""
         self.begin()
         many = sum(part.rows for part in self._parts) > _FEW_ROWS
-        ordered = Ordered(self._tasks(), _WORKERS if many and self.limit is None and not self.columns.all_stats else 1)
+        alone = not many or self.limit is not None or self.columns.all_stats
+        ordered = Ordered(self._tasks(), 0 if alone else _HELPERS)
         try:
             for span, found in ordered:
                 self._handed_out.append(span)

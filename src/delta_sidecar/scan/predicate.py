@@ -9,14 +9,13 @@ from delta_sidecar.log.schema import StructType
 from delta_sidecar.scan.binding import Binder
 from delta_sidecar.scan.condition import Condition
 from delta_sidecar.scan.expression import Expression
+from delta_sidecar.scan.predicate_sql import parse_sql
 from delta_sidecar.scan.predicate_tuples import Filters, parse_filters
 
 
 def parse_predicate(predicate: str | Filters) -> Condition | None:
     """The condition as it is written, bound to no table; None if it leaves nothing out."""
     if isinstance(predicate, str):
-        from delta_sidecar.scan.predicate_sql import parse_sql
-
         return parse_sql(predicate)
     if not isinstance(predicate, (list, tuple)):
         raise PredicateError(f"a predicate is SQL text or a list of filters, not a {type(predicate).__name__}")

@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from delta_sidecar.storage.read_ahead import shared_read_ahead
@@ -165,48 +166,71 @@ class Ahead(Generic[Item, T]):
 
 
 class Ordered(Generic[T]):
-    """Results of tasks, in the order of the tasks, worked out by threads a few ahead of the consumer.
+    """Results of tasks, in the order of the tasks, worked out a few ahead: by the consumer's thread and `helpers` more.
 
-    The first is worked out by the consumer itself: it is waited for, and may be the only one.
+    Whoever waits for a result does a later task meanwhile; so on two cores two threads are enough, and none is idle.
     """
 
-    def __init__(self, tasks: Iterator[Callable[[], T]], workers: int) -> None:
+    def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int) -> None:
         self._tasks = tasks
-        self._workers = workers
+        self._helpers = helpers
         self._pool: ThreadPoolExecutor | None = None
-        self._ahead: deque[Future[T]] = deque()
+        self._ahead: deque[_Entry[T]] = deque()
 
     def __iter__(self) -> Iterator[T]:
         try:
+            if not self._helpers:
+                yield from (task() for task in self._tasks)
+                return
             first = next(self._tasks, None)
             if first is None:
                 return
             yield first()
-            if self._workers < 2:
-                yield from (task() for task in self._tasks)
-                return
             self._fill()
             while self._ahead:
-                result = self._ahead.popleft().result()
+                self._work_until_ready(self._ahead[0])
+                result = self._ahead.popleft().future.result()
                 self._fill()
                 yield result
         finally:
             self.close()
 
+    def _work_until_ready(self, head: _Entry[T]) -> None:
+        while not head.future.done():
+            entry = next((e for e in self._ahead if e.future.cancel()), None)
+            if entry is None:
+                return
+            entry.do()
+
     def _fill(self) -> None:
-        while len(self._ahead) <= self._workers:
+        while len(self._ahead) < 2 * self._helpers + 1:
             task = next(self._tasks, None)
             if task is None:
                 return
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="delta-sidecar-decode")
-            self._ahead.append(self._pool.submit(task))
+                self._pool = ThreadPoolExecutor(self._helpers, thread_name_prefix="delta-sidecar-decode")
+            self._ahead.append(_Entry(task, self._pool.submit(task)))
 
     def close(self) -> None:
         """Begin no further task and wait for those that have begun."""
+        self._ahead.clear()
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+
+
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    task: Callable[[], T]
+    future: Future[T]
+
+    def do(self) -> None:
+        """Do the task here instead of on the thread that had not begun it."""
+        self.future = Future()
+        try:
+            self.future.set_result(self.task())
+        except BaseException as error:
+            self.future.set_exception(error)
 
 
 _running: weakref.WeakSet[Prefetched[Any]] = weakref.WeakSet()

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -254,8 +255,10 @@ class FileScan:
 
     def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[Listed]:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
-        rows = self._pruned(self._walk(replay, commits))
-        return iter(list(rows)) if self._metrics.strategy == "forward" else rows
+        rows = self._walk(replay, commits)
+        if self._metrics.strategy == "forward":
+            return self._pruned(_merged(iter(list(rows)), 0))
+        return self._pruned(_merged(rows, 1) if self._limit is None else rows)
 
     def _pruned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Listed]:
         for rows in batches:
@@ -307,6 +310,22 @@ class FileScan:
             return snapshot.on_older_base()
         except (LogGapError, VersionNotFoundError):
             raise error from None
+
+
+_MERGED_ROWS = 10_000
+
+
+def _merged(batches: Iterator[pa.RecordBatch], at_once: int) -> Iterator[pa.RecordBatch]:
+    """Neighbours together, after the first few: a batch costs as much as a thousand rows to prune and to hand out."""
+    yield from islice(batches, at_once)
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        if held and sum(b.num_rows for b in held) + batch.num_rows > _MERGED_ROWS:
+            yield pa.concat_batches(held)
+            held = []
+        held.append(batch)
+    if held:
+        yield held[0] if len(held) == 1 else pa.concat_batches(held)
 
 
 def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | None:

@@ -73,10 +73,10 @@ class LocalStore:
             raise ObjectNotFoundError(f"{self._full(path)} is a directory, not an object")
         return _meta(path, stat)
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         directory = prefix.rpartition("/")[0]
         with self._errors(prefix):
-            found = self._walk(f"{directory}/" if directory else "", prefix, offset)
+            found = self._walk(f"{directory}/" if directory else "", prefix, offset, before)
             while page := list(islice(found, _PAGE)):
                 yield page
 
@@ -125,11 +125,13 @@ class LocalStore:
             raise InputError(f"path {path!r} is not below {self.root_uri}")
         return f"{self._root.rstrip('/')}/{path}"
 
-    def _walk(self, below: str, prefix: str, offset: str) -> Iterator[ObjectMeta]:
+    def _walk(self, below: str, prefix: str, offset: str, before: str) -> Iterator[ObjectMeta]:
         """The wanted objects below a directory, in path order; each is looked at only when its turn comes."""
         for name, entry in sorted(self._entries(below, prefix, offset), key=itemgetter(0)):
+            if before and name >= before:
+                return
             if name.endswith("/"):
-                yield from self._walk(name, prefix, offset)
+                yield from self._walk(name, prefix, offset, before)
             else:
                 with suppress(FileNotFoundError):
                     yield _meta(name, entry.stat())

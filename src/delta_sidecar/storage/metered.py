@@ -78,9 +78,9 @@ class MeteredStore:
         self.charge(1, 0)
         return self._inner.head(path)
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         self.charge(1, 0)
-        for index, page in enumerate(self._inner.list_after(prefix, offset)):
+        for index, page in enumerate(self._inner.list_after(prefix, offset, before)):
             self.charge(1 if index else 0, 0)
             yield page
 

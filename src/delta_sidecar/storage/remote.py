@@ -100,15 +100,17 @@ class ObstoreStore:
         with translated(self._location, path):
             return self._meta(obstore.head(self._inner, self._key(path)))
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         """obstore's prefixes are whole directories, so the rest of ours is matched here."""
         directory = self._key(prefix).rpartition("/")[0] or None
         after = self._key(offset) if offset else None
         with translated(self._location, prefix):
             for page in self._in_order(obstore.list(self._inner, directory, offset=after, chunk_size=_PAGE)):
-                if found := [m for m in page if m.path > offset and m.path.startswith(prefix)]:
+                found = [m for m in page if m.path > offset and m.path.startswith(prefix)]
+                if found := [m for m in found if not before or m.path < before]:
                     yield found
-                if page[-1].path > prefix and not page[-1].path.startswith(prefix):
+                last = page[-1].path
+                if (last > prefix and not last.startswith(prefix)) or (before and last >= before):
                     return
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:

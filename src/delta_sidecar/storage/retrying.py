@@ -96,11 +96,11 @@ class RetryingStore:
     def head(self, path: str) -> ObjectMeta:
         return self._retried(lambda: self._inner.head(path))
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         attempts = self._attempts()
         while True:
             try:
-                for page in self._inner.list_after(prefix, offset):
+                for page in self._inner.list_after(prefix, offset, before):
                     offset = page[-1].path
                     attempts.progressed()
                     yield page

@@ -75,9 +75,9 @@ class Store(Protocol):
         """Size, time and etag of an object."""
         ...
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
-        """Objects whose path begins with `prefix` and is greater than `offset`, in path order,
-        a page at a time (recursive: names in subdirectories come too)."""
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
+        """Objects whose path begins with `prefix` and is greater than `offset` (and less than `before`, if given), in
+        path order, a page at a time (recursive: names in subdirectories come too)."""
         ...
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:

@@ -138,8 +138,8 @@ class CountingStore(_Around):
         with self._recorded("head", path):
             return self._inner.head(path)
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
-        pages = self._inner.list_after(prefix, offset)
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
+        pages = self._inner.list_after(prefix, offset, before)
         first = True
         while True:
             with self._recorded("list", prefix) as running:
@@ -205,9 +205,9 @@ class SlowStore(_Around):
         time.sleep(self._latency)
         return self._inner.head(path)
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         time.sleep(self._latency)
-        for index, page in enumerate(self._inner.list_after(prefix, offset)):
+        for index, page in enumerate(self._inner.list_after(prefix, offset, before)):
             if index:
                 time.sleep(self._latency)
             yield page
@@ -284,9 +284,9 @@ class FaultyStore(_Around):
         self._before("head", path)
         return self._inner.head(path)
 
-    def list_after(self, prefix: str, offset: str = "") -> Iterator[list[ObjectMeta]]:
+    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         fault = self._before("list", prefix, offset, midway=True)
-        for page in self._inner.list_after(prefix, offset):
+        for page in self._inner.list_after(prefix, offset, before):
             if fault is None:
                 yield page
                 continue
