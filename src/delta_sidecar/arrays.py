@@ -31,6 +31,11 @@ def streaming_pool() -> pa.MemoryPool | None:
         return None
 
 
+def allocate(size: int) -> pa.Buffer:
+    """Memory to be filled, of the streaming pool."""
+    return pa.allocate_buffer(size, memory_pool=streaming_pool())
+
+
 def _validity(values: Sequence[Any]) -> tuple[pa.Buffer | None, int]:
     """The validity bitmap (None when all are valid) and the number of nulls."""
     if None not in values:
@@ -110,7 +115,7 @@ _MANY = 17_000
 
 @lru_cache(maxsize=64)
 def _many_nulls(data_type: pa.DataType) -> pa.Array:
-    return pa.nulls(_MANY, data_type)
+    return pa.nulls(_MANY, data_type, memory_pool=streaming_pool())
 
 
 def list_offsets(lengths: NDArray[np.int32]) -> pa.Int32Array:

@@ -23,7 +23,7 @@ from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name
 from delta_sidecar.index.single import read_single
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.segment import Listing
-from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, Store
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,9 @@ class IndexFinder:
 
     def first_trip(self) -> None:
         self._candidates, self.passed_over = [], []
-        self._hints = {directory: submit(self._store.get, f"{directory}/{HINT}") for directory in DIRECTORIES}
+        self._hints = {
+            directory: begin(self._store, self._store.get, f"{directory}/{HINT}") for directory in DIRECTORIES
+        }
 
     def second_trip(self, checkpoint: int | None, version: int | None) -> int | None:
         hinted: list[int] = []
@@ -132,7 +134,7 @@ class IndexFinder:
 
     def _ask(self, directory: str, versions: set[int], hint: int | None) -> None:
         for version in sorted(versions, reverse=True):
-            answer = submit(self._store.get, f"{directory}/{manifest_name(version)}")
+            answer = begin(self._store, self._store.get, f"{directory}/{manifest_name(version)}")
             self._candidates.append(_Candidate(version, directory, version == hint, answer))
 
     def _tried(self, candidate: _Candidate, listing: Listing, version: int) -> IndexBase | None:

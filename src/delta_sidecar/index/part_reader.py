@@ -23,10 +23,10 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, whole
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout, Path
-from delta_sidecar.index.partition_map import partition_map
+from delta_sidecar.index.partition_map import partition_map, plain
 from delta_sidecar.index.parts import MAPS, leaf_arrays, nested, read_checked
 from delta_sidecar.index.rows import PARTITION
-from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns, normal
+from delta_sidecar.log.file_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
 from delta_sidecar.log.parquet import chunk_range
 from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
@@ -285,7 +285,7 @@ class PartRows:
 
     def _core_paths(self) -> list[Path]:
         paths: list[Path] = [(_RENAMED.get(name, name),) for name in self._columns.names]
-        if MAPS in self._columns.names and (MAPS,) not in self._core.leaves:
+        if MAPS in self._columns.names and ((MAPS,) not in self._core.leaves or self._columns.typed_partition):
             paths.append((PARTITION,))
         if not self._has_stats:
             return paths
@@ -336,6 +336,11 @@ class PartRows:
         columns = [normal(found.get(_RENAMED.get(name, name)), name, count) for name in names]
         if found["path"].null_count:
             raise ValueError("a row has no path")
+        if self._columns.typed_partition and PARTITION in found:
+            typed = {name: plain(array) for name, array in _fields(found[PARTITION]).items()}
+            if not any(array.null_count for array in typed.values()):
+                names.append(TYPED_PARTITION)
+                columns.append(nested({(name,): array for name, array in typed.items()}))
         if self._has_stats:
             names.append(STATS_PARSED)
             columns.append(parsed_stats(found, self._layout, count))

@@ -38,9 +38,17 @@ def partition_map(typed: Mapping[str, pa.Array], count: int) -> pa.MapArray:
 
 
 def _text(array: pa.Array) -> pa.StringArray:
-    if pa.types.is_dictionary(array.type):
+    values = plain(array)
+    return values if pa.types.is_string(values.type) else values.cast(pa.string())
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The values of an array that may be a dictionary."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if pa.types.is_string(array.type.value_type):
         return _from_dictionary(array)
-    return array if pa.types.is_string(array.type) else array.cast(pa.string())
+    return array.dictionary.take(array.indices)
 
 
 def _from_dictionary(array: pa.DictionaryArray) -> pa.StringArray:

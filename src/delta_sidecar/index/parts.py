@@ -217,7 +217,8 @@ def completed(rows: pa.Table) -> pa.Table:
 def _encoded(
     columns: Mapping[str, pa.Array], layout: Layout, row_group: int, metadata: Mapping[bytes, bytes] | None
 ) -> pa.Buffer:
-    table = pa.table(dict(columns))
+    fields = [pa.field(name, array.type, nullable=_is_optional(array)) for name, array in columns.items()]
+    table = pa.table(list(columns.values()), schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, **_options(table.schema, layout)) as writer:
         writer.write_table(table, row_group_size=max(row_group, 1))
@@ -227,8 +228,16 @@ def _encoded(
     return sink.getvalue()
 
 
+def _is_optional(array: pa.Array) -> bool:
+    """Whether a column is written as one that may have nulls; without, it is decoded faster."""
+    return bool(array.null_count > 0 or pa.types.is_nested(array.type))
+
+
 def _options(schema: pa.Schema, layout: Layout) -> dict[str, Any]:
-    """Plain paths, packed integers, dictionaries only where values repeat, statistics only on what is searched by."""
+    """Plain paths, packed integers, dictionaries only where values repeat, statistics only on what is searched by.
+
+    Packed integers and dictionaries hardly shrink any more, and every compressed chunk costs a reader a decompressor.
+    """
     leaves = list(_leaf_columns(schema))
     repeated = [
         path for path, _ in leaves if path.split(".")[0] in (PARTITION, "partition_values", "clustering_provider")
@@ -237,11 +246,12 @@ def _options(schema: pa.Schema, layout: Layout) -> dict[str, Any]:
     searched = [
         path for path, _ in leaves if path == "path" or path.split(".")[0] in (PARTITION, "time_min", "time_max")
     ]
+    bare = {path for path in (*packed, *repeated) if path.split(".")[0] in _CORE_NAMES}
     if layout.sort.kind == "modification_time":
         searched.append("modification_time")
     return {
-        "compression": "zstd",
-        "compression_level": 1,
+        "compression": {path: "none" if path in bare else "zstd" for path, _ in leaves},
+        "compression_level": {path: 1 for path, _ in leaves if path not in bare},
         "use_dictionary": repeated or False,
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
         "write_statistics": [path for path in searched if path in dict(leaves)] or False,

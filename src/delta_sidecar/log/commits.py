@@ -22,7 +22,7 @@ from delta_sidecar.log.files import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
 from delta_sidecar.log.lines import decode_lines, whole_lines
 from delta_sidecar.log.mask import Mask
 from delta_sidecar.log.paths import KeyMaker
-from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 _BLOCK = 1 << 20
@@ -77,7 +77,7 @@ class CommitBytes:
             with self._lock:
                 if meta.path in self._held or meta.path in self._under_way:
                     continue
-                self._under_way[meta.path] = submit(self._store.get, meta.path)
+                self._under_way[meta.path] = begin(self._store, self._store.get, meta.path)
 
     def discard(self, meta: ObjectMeta) -> None:
         """Let go of a commit that will not be read again."""

@@ -20,7 +20,7 @@ from delta_sidecar.log.commits import HELD_LIMIT, CommitBytes
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.names import commit_name, version_prefix
 from delta_sidecar.log.segment import Listing, OtherBase
-from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8
@@ -150,7 +150,7 @@ def _encoded(text: str) -> str:
 def _fetch_ahead(store: Store, first: int, version: int | None) -> dict[int, Future[Buffer | None]]:
     """Begin fetching the commits that are most likely needed."""
     last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
-    return {v: submit(_get_small, store, v) for v in range(first, last + 1)}
+    return {v: begin(store, _get_small, store, v) for v in range(first, last + 1)}
 
 
 def _get_small(store: Store, version: int) -> Buffer | None:

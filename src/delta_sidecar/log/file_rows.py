@@ -18,6 +18,9 @@ from delta_sidecar.log.files import DELETION_VECTOR, FILE_SCHEMA
 STATS_PARSED = "stats_parsed"
 """The column of a batch that holds a checkpoint's typed stats, as it has them."""
 
+TYPED_PARTITION = "partition"
+"""The column of a batch that holds typed partition values by physical name, where all of them are known."""
+
 _SOURCES = {
     "path": "path",
     "size": "size",
@@ -42,6 +45,8 @@ class FileColumns:
     """Physical paths of the leaves whose typed bounds are wanted, where a checkpoint has them."""
     all_stats: bool = False
     """All typed stats are wanted, to give the stats back as JSON."""
+    typed_partition: bool = False
+    """Typed partition values are wanted, where the source has them."""
 
     def leaves(self, available: Sequence[str]) -> list[str]:
         """The Parquet leaves of a checkpoint to read."""

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.log.schema import DataType
+from delta_sidecar.log.file_rows import TYPED_PARTITION
+from delta_sidecar.log.schema import DataType, PrimitiveType, arrow_type
 from delta_sidecar.scan.expression import Column
 from delta_sidecar.values.comparison import comparable, comparison_type, has_bounds, integers, is_float, valid
 from delta_sidecar.values.partition_values import PartitionColumn, partition_column
@@ -100,8 +101,19 @@ class FileBounds:
         return self._data(column) if column in self._columns else None
 
     def _partition(self, column: Column) -> Bounds | None:
+        typed = self._typed_partition(column)
+        if typed is not None:
+            return _exact(PartitionColumn(typed, arrays.booleans(np.ones(len(typed), np.bool_))))
         maps = self._column("partition_values")
         return None if maps is None else _exact(partition_column(maps, column.fields[0], self._timezone))
+
+    def _typed_partition(self, column: Column) -> pa.Array | None:
+        """The values as an index has them; None where it does not, or this reader would read the texts otherwise."""
+        parsed = self._column(TYPED_PARTITION)
+        if parsed is None or (column.type == PrimitiveType("timestamp") and self._timezone != "UTC"):
+            return None
+        index = parsed.type.get_field_index(column.fields[0].physical_name)
+        return parsed.field(index) if index >= 0 and parsed.field(index).type == arrow_type(column.type) else None
 
     def _data(self, column: Column) -> Bounds:
         path = column.physical_path

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from delta_sidecar.arrays import streaming_pool
 from delta_sidecar.errors import UnknownColumnError
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import DEFAULT_COLUMNS, FILE_SCHEMA
@@ -54,7 +56,7 @@ class FilePruner:
             bounds = FileBounds(rows, list(columns_of(stage)), self._timezone)
             keep = may_match(stage, bounds, rows.num_rows)
             if keep.true_count < rows.num_rows:
-                rows = rows.filter(keep)
+                rows = pc.filter(rows, keep, memory_pool=streaming_pool())
         return rows
 
 
@@ -81,6 +83,7 @@ def source_columns(output: Sequence[str], pruner: FilePruner) -> FileColumns:
         names=tuple(name for name in FILE_SCHEMA.names if name in names),
         stats_paths=tuple(column.physical_path for column in pruner.stats_columns),
         all_stats="stats" in output,
+        typed_partition=pruner.needs_partition_values,
     )
 
 

@@ -33,7 +33,7 @@ from delta_sidecar.scan.files import FilePruner
 from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
 from delta_sidecar.scan.prefetch import Ahead, Ordered
 from delta_sidecar.scan.prune import may_match
-from delta_sidecar.storage.pool import submit
+from delta_sidecar.storage.pool import disk_thread, submit
 from delta_sidecar.storage.store import Store
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -42,7 +42,7 @@ _HELPERS = min(1, (os.cpu_count() or 1) - 1)
 """Threads that decode beside the consumer's own: more cost memory in proportion and soon wait for each other."""
 _AHEAD = 6
 """Parts on their way at once, at most; the bytes of the read-ahead bound them, too."""
-_AHEAD_LOCAL = 2
+_AHEAD_LOCAL = 1
 _FEW_PARTS = 4
 """A scan of so few parts may be asked again: their cores go into the cache."""
 _FEW_ROWS = 3 * ROW_GROUP_ROWS
@@ -114,7 +114,7 @@ class PartScan:
         if self._cores is not None:
             return
         self._parts = self._chosen_parts()
-        ahead = 1 if self.limit is not None else _AHEAD if self.store.local_path("x") is None else _AHEAD_LOCAL
+        ahead = 1 if self.limit is not None else _AHEAD_LOCAL if self._is_local else _AHEAD
         wanted = StatsColumns(self.columns.stats_paths)
         chosen: Iterator[_Chosen]
         if wanted.needs_stats(self.base.layout) and not self.columns.all_stats:
@@ -171,11 +171,18 @@ class PartScan:
         if part.stats is None:
             return self._send_for_core(_Chosen(part))
         paths = StatsColumns(self.columns.stats_paths).in_stats(self.base.layout)
-        return submit(fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
+        return self._submit(fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
 
     def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
         keep = len(self._parts) <= _FEW_PARTS
-        return submit(fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
+        return self._submit(fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
+
+    @property
+    def _is_local(self) -> bool:
+        return self.store.local_path("x") is not None
+
+    def _submit(self, fetch: Callable[..., PartFile], *arguments: object) -> Future[PartFile]:
+        return disk_thread().submit(fetch, *arguments) if self._is_local else submit(fetch, *arguments)
 
     def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
         """Parts in which some row may match by its stats."""

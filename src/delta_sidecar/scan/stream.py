@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import (
     CorruptIndexError,
     CorruptLogError,
@@ -321,11 +322,11 @@ def _merged(batches: Iterator[pa.RecordBatch], at_once: int) -> Iterator[pa.Reco
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if held and sum(b.num_rows for b in held) + batch.num_rows > _MERGED_ROWS:
-            yield pa.concat_batches(held)
+            yield pa.concat_batches(held, memory_pool=arrays.streaming_pool())
             held = []
         held.append(batch)
     if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)
+        yield held[0] if len(held) == 1 else pa.concat_batches(held, memory_pool=arrays.streaming_pool())
 
 
 def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import (
     AccessDeniedError,
     InputError,
@@ -25,6 +26,7 @@ from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
 from delta_sidecar.storage.uri import Location
 
 _PAGE = 1000
+_LARGE = 256 << 10
 
 
 class LocalStore:
@@ -171,7 +173,9 @@ def _holds(directory: str, prefix: str, offset: str) -> bool:
     return related and (directory > offset or offset.startswith(directory))
 
 
-def _read_exactly(descriptor: int, start: int, length: int, path: str) -> bytes:
+def _read_exactly(descriptor: int, start: int, length: int, path: str) -> Buffer:
+    if length >= _LARGE:
+        return _read_large(descriptor, start, length, path)
     data = os.pread(descriptor, length, start)
     if len(data) == length:
         return data
@@ -183,6 +187,19 @@ def _read_exactly(descriptor: int, start: int, length: int, path: str) -> bytes:
     if missing:
         raise StorageError(f"{path} ends before byte {start + length}; it changed or was cut short")
     return b"".join(parts)
+
+
+def _read_large(descriptor: int, start: int, length: int, path: str) -> memoryview:
+    """Into memory that goes back to the system when it is let go: what Python's own allocator keeps for the next time,
+    it keeps once for every thread."""
+    view = memoryview(arrays.allocate(length))
+    done = 0
+    while done < length:
+        count = os.preadv(descriptor, [view[done:]], start + done)
+        if not count:
+            raise StorageError(f"{path} ends before byte {start + length}; it changed or was cut short")
+        done += count
+    return view.toreadonly()
 
 
 @contextmanager
