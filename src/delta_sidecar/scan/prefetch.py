@@ -128,6 +128,7 @@ class Ahead(Generic[Item, T]):
         self._most = most
         self._sent: deque[tuple[Item, Future[T]]] = deque()
         self._next: Item | None = None
+        self._taken = 0
         self._stopped = False
 
     def begin(self) -> None:
@@ -138,6 +139,7 @@ class Ahead(Generic[Item, T]):
             if self._next is None or not shared_read_ahead.take(self._size(self._next), needed=not self._sent):
                 return
             item, self._next = self._next, None
+            self._taken += self._size(item)
             self._sent.append((item, self._send(item)))
 
     def __iter__(self) -> Iterator[tuple[Item, T]]:
@@ -151,18 +153,22 @@ class Ahead(Generic[Item, T]):
                 self._sent.popleft()
                 self.begin()
                 yield item, result
-                shared_read_ahead.give_back(self._size(item))
+                self._give_back(0 if self._stopped else self._size(item))
                 del result
         finally:
             self.close()
 
     def close(self) -> None:
-        """Send for nothing more; what no thread has begun is not asked for."""
+        """Send for nothing more; what no thread has begun is not asked for. What the consumer holds counts no more."""
         self._stopped = True
-        for item, answer in self._sent:
+        for _, answer in self._sent:
             answer.cancel()
-            shared_read_ahead.give_back(self._size(item))
         self._sent.clear()
+        self._give_back(self._taken)
+
+    def _give_back(self, size: int) -> None:
+        self._taken -= size
+        shared_read_ahead.give_back(size)
 
 
 class Ordered(Generic[T]):

@@ -305,7 +305,7 @@ class FileScan:
     ) -> tuple[Snapshot, tuple[CommitRange, ...]]:
         """The next base, and the commits between it and the broken one."""
         assert snapshot.segment.base is not None
-        self._metrics.fallback_reason = str(error)
+        self._metrics.tier, self._metrics.fallback_reason = "log", str(error)
         _log.warning("%s was not used: %s", snapshot.segment.base, error)
         try:
             return snapshot.on_older_base()
