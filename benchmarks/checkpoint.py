@@ -148,7 +148,7 @@ def _add_type(spec: LogSpec) -> pa.DataType:
 def _add_rows(spec: LogSpec, layout: Layout, files: Ints, schema: pa.Schema) -> pa.RecordBatch:
     makers: dict[str, Callable[[], pa.Array]] = {
         "path": lambda: synthetic.paths(layout, files),
-        "partitionValues": lambda: _partition_map(layout, files),
+        "partitionValues": lambda: partition_map(layout, files),
         "size": lambda: pa.array(synthetic.sizes(files)),
         "modificationTime": lambda: pa.array(synthetic.modification_times(layout, files)),
         "dataChange": lambda: pa.array(np.zeros(len(files), np.bool_)),
@@ -170,7 +170,8 @@ def _head_rows(layout: Layout, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_pylist([{"protocol": PROTOCOL_ACTION}, {"metaData": metadata}], schema=schema)
 
 
-def _partition_map(layout: Layout, files: Ints) -> pa.Array:
+def partition_map(layout: Layout, files: Ints) -> pa.Array:
+    """`partitionValues` of each file."""
     if not layout.partitioned:
         return pa.MapArray.from_arrays(np.zeros(len(files) + 1, np.int32), pa.nulls(0, "string"), pa.nulls(0, "string"))
     keys = pa.DictionaryArray.from_arrays(np.zeros(len(files), np.int32), [BUCKET]).cast(pa.string())

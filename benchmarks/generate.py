@@ -10,6 +10,7 @@ import argparse
 import json
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,22 @@ import pyarrow.compute as pc
 
 from benchmarks import rows, synthetic
 from benchmarks.checkpoint import PROTOCOL_ACTION, batches, layout_of, metadata_action, write_checkpoint
-from benchmarks.specs import BUCKET, CommitSpec, LogSpec, RowsSpec, Spec, table_dir
+from benchmarks.specs import BUCKET, CommitSpec, IndexedSpec, LogSpec, RowsSpec, Spec, table_dir
 from benchmarks.synthetic import START_MILLIS, Ints, Layout
 
 
 def ensure(spec: Spec) -> Path:
-    """The table of a spec: the cached one, or a new one. A half-made table never has the final name."""
-    target = table_dir(spec)
+    """The table of a spec: the cached one, or a new one."""
+    return made_once(table_dir(spec), lambda draft: _write(spec, draft))
+
+
+def made_once(target: Path, write: Callable[[Path], None]) -> Path:
+    """What `write` makes, unless it is there already. A half-made table never has the final name."""
     if target.exists():
         return target
     draft = target.with_name(f"{target.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
-    _write(spec, draft)
+    write(draft)
     draft.rename(target)
     return target
 
@@ -39,13 +44,13 @@ def write_log(spec: LogSpec, table: Path) -> None:
     """Write the checkpointed log of a spec under a table's directory."""
     log = _log_dir(table)
     size = write_checkpoint(spec, log / f"{spec.checkpoint_version:020d}.checkpoint.parquet")
-    newest = np.arange(max(0, spec.files - spec.adds_per_commit), spec.files)
-    _write_commit(log, spec.checkpoint_version, add_lines(layout_of(spec), newest))
     _write_json(log / "_last_checkpoint", {"version": spec.checkpoint_version, "size": spec.files + 2})
-    for number in range(spec.tail_commits):
-        size += _write_tail_commit(spec, log, number)
-        if spec.crc:
-            _write_crc(spec, log, number, size)
+    _write_commits(spec, log, size)
+
+
+def write_commits(spec: LogSpec, table: Path) -> None:
+    """Write the commits of a spec alone: a log whose older state only an index knows."""
+    _write_commits(spec, _log_dir(table), 0)
 
 
 def write_single_commit(spec: CommitSpec, table: Path, batch_rows: int = 100_000) -> None:
@@ -53,7 +58,7 @@ def write_single_commit(spec: CommitSpec, table: Path, batch_rows: int = 100_000
     log = _log_dir(table)
     layout = Layout(spec.files_per_hour, spec.stat_columns)
     actions = [{"protocol": PROTOCOL_ACTION}, {"metaData": metadata_action(layout)}]
-    _write_commit(log, 0, "".join(json.dumps(action) + "\n" for action in actions).encode())
+    write_commit(log, 0, "".join(json.dumps(action) + "\n" for action in actions).encode())
     with (log / f"{1:020d}.json").open("wb") as out:
         out.write(_commit_info(1))
         for files in batches(spec.adds, batch_rows):
@@ -98,6 +103,8 @@ def _write(spec: Spec, table: Path) -> None:
             write_single_commit(spec, table)
         case RowsSpec():
             rows.write_table(spec, table)
+        case IndexedSpec():
+            raise TypeError("tables with an index are made by benchmarks.index_tables")
 
 
 def _log_dir(table: Path) -> Path:
@@ -110,15 +117,25 @@ def _partition(layout: Layout, files: Ints) -> list[pa.Array | str]:
     return [f'"{BUCKET}":"', synthetic.hour_values(layout, files), '"'] if layout.partitioned else []
 
 
+def _write_commits(spec: LogSpec, log: Path, size: int) -> None:
+    newest = np.arange(max(0, spec.files - spec.adds_per_commit), spec.files)
+    write_commit(log, spec.checkpoint_version, add_lines(layout_of(spec), newest))
+    for number in range(spec.tail_commits):
+        size += _write_tail_commit(spec, log, number)
+        if spec.crc:
+            _write_crc(spec, log, number, size)
+
+
 def _write_tail_commit(spec: LogSpec, log: Path, number: int) -> int:
     version, layout = spec.checkpoint_version + 1 + number, layout_of(spec)
     removed, added = removed_files(spec, number), added_files(spec, number)
-    lines = [remove_lines(layout, removed, _commit_time(version))] if len(removed) else []
-    _write_commit(log, version, *lines, *([add_lines(layout, added)] if len(added) else []))
+    lines = [remove_lines(layout, removed, commit_time(version))] if len(removed) else []
+    write_commit(log, version, *lines, *([add_lines(layout, added)] if len(added) else []))
     return int(synthetic.sizes(added).sum() - synthetic.sizes(removed).sum())
 
 
-def _write_commit(log: Path, version: int, *actions: bytes) -> None:
+def write_commit(log: Path, version: int, *actions: bytes) -> None:
+    """Write one commit file."""
     with (log / f"{version:020d}.json").open("wb") as out:
         out.writelines([_commit_info(version), *actions])
 
@@ -137,12 +154,13 @@ def _write_crc(spec: LogSpec, log: Path, number: int, size: int) -> None:
     _write_json(log / f"{spec.checkpoint_version + 1 + number:020d}.crc", crc)
 
 
-def _commit_time(version: int) -> int:
+def commit_time(version: int) -> int:
+    """When a version was committed, in milliseconds since 1970."""
     return START_MILLIS + 3 * 365 * 86_400_000 + version * 1000
 
 
 def _commit_info(version: int) -> bytes:
-    info = {"timestamp": _commit_time(version), "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    info = {"timestamp": commit_time(version), "operation": "WRITE", "operationParameters": {"mode": "Append"}}
     return json.dumps({"commitInfo": info}).encode() + b"\n"
 
 

@@ -61,7 +61,63 @@ class LogSpec:
     @property
     def last_hour(self) -> str:
         """The bucket of the newest file of the checkpoint."""
-        return hour_text((self.files - 1) // self.files_per_hour)
+        return hour_text(self.last_hour_number)
+
+    @property
+    def last_hour_number(self) -> int:
+        """The hour of the newest file of the checkpoint, counted from the start."""
+        return (self.files - 1) // self.files_per_hour
+
+    @property
+    def removed_from_base(self) -> list[int]:
+        """The files of the checkpoint that the tail removes: spread over it."""
+        total = self.removes_per_commit * self.tail_commits
+        return [number * self.files // total for number in range(total)]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSpec:
+    """The table of a `LogSpec` with an index at the version of its checkpoint.
+
+    Without the checkpoint only the index knows the files: so tables can be larger than any checkpoint that would be
+    written. `removed` files more, spread over the table, are removed by one commit at its end.
+    """
+
+    files: int
+    stat_columns: int = 20
+    checkpoint: bool = True
+    removed: int = 0
+    files_per_hour: int = 1_000
+    tail_commits: int = 10
+    adds_per_commit: int = 100
+
+    @property
+    def log(self) -> LogSpec:
+        """The log below the index."""
+        return LogSpec(
+            files=self.files,
+            stat_columns=self.stat_columns,
+            files_per_hour=self.files_per_hour,
+            tail_commits=self.tail_commits,
+            adds_per_commit=self.adds_per_commit,
+        )
+
+    @property
+    def mask(self) -> range:
+        """The files that the last commit removes."""
+        step = self.files // self.removed if self.removed else 1
+        return range(step // 2, step // 2 + step * self.removed, step)
+
+    @property
+    def head(self) -> int:
+        """The newest version."""
+        return self.log.head + (1 if self.removed else 0)
+
+    @property
+    def live_files(self) -> int:
+        """How many files are live at the head: some that the last commit removes were gone before."""
+        mask = self.mask
+        return self.log.live_files - len(mask) + sum(file in mask for file in self.log.removed_from_base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +149,7 @@ class RowsSpec:
         return first, first + width
 
 
-Spec = LogSpec | CommitSpec | RowsSpec
+Spec = LogSpec | IndexedSpec | CommitSpec | RowsSpec
 
 
 def hour_text(hour: int) -> str:
@@ -121,6 +177,6 @@ def to_json(spec: Spec) -> dict[str, Any]:
 
 def from_json(value: dict[str, Any]) -> Spec:
     """The spec back from `to_json`."""
-    kinds: dict[str, type[Spec]] = {"LogSpec": LogSpec, "CommitSpec": CommitSpec, "RowsSpec": RowsSpec}
+    kinds: dict[str, type[Spec]] = {kind.__name__: kind for kind in (LogSpec, IndexedSpec, CommitSpec, RowsSpec)}
     fields = dict(value)
     return kinds[fields.pop("kind")](**fields)
