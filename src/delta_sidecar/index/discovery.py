@@ -129,9 +129,16 @@ def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
 def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: str | None = None) -> None:
     """The manifest was built at this table's very commit file, or at least at a version of this table's id; where
     `known_id` is not given, that is asked of the log."""
-    meta = commit_meta(store, listing, manifest.version)
-    if meta is not None and manifest.commit is not None and manifest.commit.is_of(meta):
-        return
+    meta, commit = commit_meta(store, listing, manifest.version), manifest.commit
+    if meta is not None and commit is not None:
+        if commit.is_of(meta):
+            return
+        # Commit files never change, and a copy has the size: this is another history, even if the id is the same.
+        if commit.size != meta.size:
+            raise CorruptIndexError(
+                f"{manifest_name(manifest.version)} was built at a commit file of {commit.size} bytes, and this one "
+                f"has {meta.size}; build the index again"
+            )
     found = known_id or _table_id(store, manifest.version)
     if found != manifest.table_id:
         raise CorruptIndexError(

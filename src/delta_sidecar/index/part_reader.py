@@ -23,7 +23,7 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, whole
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout, Path
-from delta_sidecar.index.partition_map import partition_map, plain
+from delta_sidecar.index.partition_map import partition_map
 from delta_sidecar.index.parts import MAPS, leaf_arrays, nested, read_checked
 from delta_sidecar.index.rows import PARTITION
 from delta_sidecar.log.file_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
@@ -47,7 +47,6 @@ class PartFile:
         self._checksums = checksums
         self._name = name
         self._idle: list[Any] = []
-        self._dictionaries: list[int] = []
         self.metadata: pq.FileMetaData = None
         with guarded(name):
             reader = self._open()
@@ -57,10 +56,7 @@ class PartFile:
             """The positions of leaf columns by their path; a map's two stand together."""
             if sum(map(len, self.leaves.values())) != self.metadata.num_columns:
                 raise ValueError("its columns and its schema do not agree")
-        # Values of a partition column repeat: as dictionaries they are decoded in half the time.
-        self._dictionaries = [at[0] for path, at in self.leaves.items() if path[0] == PARTITION]
-        if not self._dictionaries:
-            self._idle.append(reader)
+        self._idle.append(reader)
 
     @classmethod
     def of(cls, data: Buffer, name: str) -> PartFile:
@@ -117,7 +113,6 @@ class PartFile:
             self._source(),
             use_memory_map=False,
             metadata=self.metadata,
-            read_dictionary=self._dictionaries or None,
             page_checksum_verification=self._checksums,
         )
         return reader
@@ -337,7 +332,7 @@ class PartRows:
         if found["path"].null_count:
             raise ValueError("a row has no path")
         if self._columns.typed_partition and PARTITION in found:
-            typed = {name: plain(array) for name, array in _fields(found[PARTITION]).items()}
+            typed = _fields(found[PARTITION])
             if not any(array.null_count for array in typed.values()):
                 names.append(TYPED_PARTITION)
                 columns.append(nested({(name,): array for name, array in typed.items()}))

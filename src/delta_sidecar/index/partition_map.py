@@ -7,7 +7,6 @@ columns do not, and is left out of a part: it would cost a third of the time of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -38,37 +37,7 @@ def partition_map(typed: Mapping[str, pa.Array], count: int) -> pa.MapArray:
 
 
 def _text(array: pa.Array) -> pa.StringArray:
-    values = plain(array)
-    return values if pa.types.is_string(values.type) else values.cast(pa.string())
-
-
-def plain(array: pa.Array) -> pa.Array:
-    """The values of an array that may be a dictionary."""
-    if not pa.types.is_dictionary(array.type):
-        return array
-    if pa.types.is_string(array.type.value_type):
-        return _from_dictionary(array)
-    return array.dictionary.take(array.indices)
-
-
-def _from_dictionary(array: pa.DictionaryArray) -> pa.StringArray:
-    """The texts of a dictionary array; those of one length (times are) are copied as numbers are."""
-    offsets = np.frombuffer(array.dictionary.buffers()[1], np.int32)[: len(array.dictionary) + 1]
-    lengths = np.diff(offsets)
-    width = int(lengths[0]) if len(lengths) else 0
-    if array.null_count or array.dictionary.offset or not width or (lengths != width).any():
-        return array.dictionary.take(array.indices)
-    texts = np.frombuffer(array.dictionary.buffers()[2], f"V{width}", count=len(lengths), offset=int(offsets[0]))
-    rows = np.frombuffer(array.indices.buffers()[1], np.int32)[array.offset : array.offset + len(array)]
-    ends = np.flatnonzero(rows[1:] != rows[:-1]).tolist()
-    if len(ends) * _FEW < len(rows):
-        edges = [-1, *ends, len(rows) - 1]
-        data = b"".join(bytes(texts[rows[end]]) * (end - before) for before, end in pairwise(edges))
-    else:
-        data = texts[rows].tobytes()
-    return pa.Array.from_buffers(
-        pa.string(), len(array), [None, _steps(width, len(array) + 1), pa.py_buffer(data)], null_count=0
-    )
+    return array if pa.types.is_string(array.type) else array.cast(pa.string())
 
 
 def _interleaved(columns: list[pa.StringArray], count: int) -> pa.StringArray:
@@ -82,8 +51,6 @@ def _interleaved(columns: list[pa.StringArray], count: int) -> pa.StringArray:
     return pa.concat_arrays(columns).take(indices)
 
 
-_FEW = 32
-"""One change of value in so many rows is few."""
 _MANY = 17_000
 _known_keys: dict[tuple[str, ...], pa.StringArray] = {}
 _known_steps: dict[int, pa.Buffer] = {}

@@ -215,10 +215,21 @@ class _Run:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _equal(self, keys: pa.BinaryArray, rows: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
-        mine = _take(self.keys, self.order[at]).combine_chunks()
-        return arrays.to_numpy_bool(pc.equal(mine, _take(keys, rows)))
+        """Chunk by chunk: taking from all of them together would copy every key of the run first."""
+        wanted, same, first = self.order[at], np.zeros(len(rows), np.bool_), 0
+        for chunk in self.keys.chunks:
+            here = np.flatnonzero((wanted >= first) & (wanted < first + len(chunk)))
+            if len(here):
+                same[here] = _same(_take(chunk, wanted[here] - first), _take(keys, rows[here]))
+            first += len(chunk)
+        return same
+
+
+def _same(left: pa.BinaryArray, right: pa.BinaryArray) -> NDArray[np.bool_]:
+    return arrays.to_numpy_bool(pc.equal(left, right, memory_pool=arrays.streaming_pool()))
 
 
 def _take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:
     indices = np.ascontiguousarray(rows, np.int64)
-    return array.take(pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)]))
+    rows_of = pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
+    return pc.take(array, rows_of, memory_pool=arrays.streaming_pool())

@@ -8,8 +8,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from delta_sidecar.storage.read_ahead import shared_read_ahead
@@ -175,12 +174,14 @@ class Ordered(Generic[T]):
     """Results of tasks, in the order of the tasks, worked out a few ahead: by the consumer's thread and `helpers` more.
 
     Whoever waits for a result does a later task meanwhile; so on two cores two threads are enough, and none is idle.
+    Tasks are many and short: what passes between the threads is one queue, and a lock only for who must wait.
     """
 
     def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int) -> None:
         self._tasks = tasks
         self._helpers = helpers
-        self._pool: ThreadPoolExecutor | None = None
+        self._threads: list[threading.Thread] = []
+        self._open: queue.SimpleQueue[_Entry[T] | None] = queue.SimpleQueue()
         self._ahead: deque[_Entry[T]] = deque()
 
     def __iter__(self) -> Iterator[T]:
@@ -194,52 +195,89 @@ class Ordered(Generic[T]):
             yield first()
             self._fill()
             while self._ahead:
-                self._work_until_ready(self._ahead[0])
-                result = self._ahead.popleft().future.result()
+                entry = self._ahead.popleft()
+                while not entry.is_done and (other := self._unbegun()) is not None:
+                    other.do()
                 self._fill()
-                yield result
+                yield entry.outcome()
         finally:
             self.close()
 
-    def _work_until_ready(self, head: _Entry[T]) -> None:
-        while not head.future.done():
-            entry = next((e for e in self._ahead if e.future.cancel()), None)
-            if entry is None:
-                return
-            entry.do()
+    def _unbegun(self) -> _Entry[T] | None:
+        try:
+            return self._open.get_nowait()
+        except queue.Empty:
+            return None
 
     def _fill(self) -> None:
         while len(self._ahead) < 2 * self._helpers + 1:
             task = next(self._tasks, None)
             if task is None:
                 return
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._helpers, thread_name_prefix="delta-sidecar-decode")
-            self._ahead.append(_Entry(task, self._pool.submit(task)))
+            if not self._threads:
+                self._start()
+            entry = _Entry(task)
+            self._ahead.append(entry)
+            self._open.put(entry)
+
+    def _start(self) -> None:
+        named = [
+            threading.Thread(target=self._help, name=f"delta-sidecar-decode-{number}", daemon=True)
+            for number in range(self._helpers)
+        ]
+        for thread in named:
+            thread.start()
+        self._threads = named
+        _running.add(self)
+
+    def _help(self) -> None:
+        while (entry := self._open.get()) is not None:
+            entry.do()
 
     def close(self) -> None:
         """Begin no further task and wait for those that have begun."""
         self._ahead.clear()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-            self._pool = None
+        while self._unbegun() is not None:
+            pass
+        for _ in self._threads:
+            self._open.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
 
 
-@dataclass(slots=True)
 class _Entry(Generic[T]):
-    task: Callable[[], T]
-    future: Future[T]
+    """A task and, once it is done, its result or the error that ended it."""
+
+    __slots__ = ("_error", "_result", "_task", "_waiting", "is_done")
+
+    def __init__(self, task: Callable[[], T]) -> None:
+        self._task: Callable[[], T] | None = task
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._waiting = threading.Lock()
+        self._waiting.acquire()
+        self.is_done = False
 
     def do(self) -> None:
-        """Do the task here instead of on the thread that had not begun it."""
-        self.future = Future()
+        assert self._task is not None
         try:
-            self.future.set_result(self.task())
+            self._result = self._task()
         except BaseException as error:
-            self.future.set_exception(error)
+            self._error = error
+        self._task = None
+        self.is_done = True
+        self._waiting.release()
+
+    def outcome(self) -> T:
+        """The result, waited for."""
+        self._waiting.acquire()
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
 
 
-_running: weakref.WeakSet[Prefetched[Any]] = weakref.WeakSet()
+_running: weakref.WeakSet[Prefetched[Any] | Ordered[Any]] = weakref.WeakSet()
 
 
 @atexit.register
