@@ -23,7 +23,8 @@ from delta_sidecar.log.paths import KeyMaker, has_percent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_RECENT_LIMIT = 65_536
+_RECENT_LIMIT = 16_384
+"""Keys that are held as objects, each twice the size of its bytes, before they go into a run."""
 _SORTED_LIMIT = 50_000
 """Up to so many keys, sorting them costs less than looking at every row of a large base."""
 # A dot and a slash differ in their last bit alone.
