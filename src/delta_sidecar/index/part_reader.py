@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
-from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, whole
+from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, descendant, whole
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.partition_map import partition_map
@@ -371,3 +371,10 @@ def bounds_only(stats: pa.Table, layout: Layout) -> pa.RecordBatch:
     names = [STATS_PARSED] if texts is None else [STATS_PARSED, "stats"]
     columns = [parsed_stats(found, layout, stats.num_rows)] + ([] if texts is None else [texts])
     return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def are_known(stats: pa.Table, paths: Sequence[Path]) -> bool:
+    """Whether both bounds of some columns are known in every row."""
+    trees = [whole(stats.column(kind)) if kind in stats.column_names else None for kind in ("min", "max")]
+    leaves = [None if tree is None else descendant(tree, path) for tree in trees for path in paths]
+    return all(leaf is not None and not leaf.null_count for leaf in leaves)

@@ -170,7 +170,7 @@ class FileBounds:
     def _json(self) -> tuple[pa.BooleanArray | None, dict[Path, list[Any]]] | None:
         """The rows whose text was needed (None: all) and their leaves; None if there is no text or no need."""
         stats = self._column("stats")
-        if stats is None or not self._columns:
+        if stats is None or not self._columns or stats.null_count == len(stats):
             return None
         complete = self._complete()
         decoder = _decoder(self._columns)

@@ -40,6 +40,7 @@ class FilePruner:
         by_partition = [t for t in terms if all(c.is_partition for c in columns_of(t))]
         by_stats = [t for t in terms if t not in by_partition]
         self._stages = [_joined(stage) for stage in (by_partition, by_stats) if stage]
+        self._by_partition = [_joined(by_partition)] if by_partition else []
         self.stats_columns: list[Column] = [] if predicate is None else needed_stats(predicate)
         self.needs_partition_values = any(c.is_partition for t in terms for c in columns_of(t))
 
@@ -48,9 +49,9 @@ class FilePruner:
         stage = _joined(self._terms)
         return may_match(stage, FileBounds(rows, list(columns_of(stage)), self._timezone), rows.num_rows)
 
-    def prune(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that may match."""
-        for stage in self._stages:
+    def prune(self, rows: pa.RecordBatch, stats_are_settled: bool = False) -> pa.RecordBatch:
+        """The rows that may match; where their stats have had their say already, only by partition values."""
+        for stage in self._by_partition if stats_are_settled else self._stages:
             if not rows.num_rows:
                 break
             bounds = FileBounds(rows, list(columns_of(stage)), self._timezone)
@@ -72,16 +73,17 @@ def _joined(terms: list[Expression]) -> Expression:
     return terms[0] if len(terms) == 1 else And(tuple(terms))
 
 
-def source_columns(output: Sequence[str], pruner: FilePruner) -> FileColumns:
+def source_columns(output: Sequence[str], pruner: FilePruner, stats_are_settled: bool = False) -> FileColumns:
     """What a scan must read to give `output`: keys always, stats only where something needs them."""
     names = {"path", "deletion_vector", *output} - {"num_records"}
+    stats = [] if stats_are_settled else pruner.stats_columns
     if pruner.needs_partition_values:
         names.add("partition_values")
-    if pruner.stats_columns or "num_records" in output:
+    if stats or "num_records" in output:
         names.add("stats")
     return FileColumns(
         names=tuple(name for name in FILE_SCHEMA.names if name in names),
-        stats_paths=tuple(column.physical_path for column in pruner.stats_columns),
+        stats_paths=tuple(column.physical_path for column in stats),
         all_stats="stats" in output,
         typed_partition=pruner.needs_partition_values,
     )

@@ -24,7 +24,7 @@ from delta_sidecar.index.base import IndexBase
 from delta_sidecar.index.columns import KINDS, STATS_JSON
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.part_cache import fetch_core_cached
-from delta_sidecar.index.part_reader import PartFile, PartRows, StatsColumns, bounds_only, fetch_stats
+from delta_sidecar.index.part_reader import PartFile, PartRows, StatsColumns, are_known, bounds_only, fetch_stats
 from delta_sidecar.index.parts import ROW_GROUP_ROWS, read_keys
 from delta_sidecar.log.file_rows import FileColumns
 from delta_sidecar.log.replay import Replay
@@ -87,7 +87,9 @@ class _Chosen:
     keep: Flags | None = None
     """Rows that may match by their stats; None for all."""
     stats: pa.Table | None = None
-    """The stats that were read to find that out, of all rows."""
+    """The stats that were read to find that out, of all rows; None where nothing more is to be learned of them."""
+    is_settled: bool = False
+    """Whether the stats have had their say: no bound is unknown, and none stands in the core."""
 
 
 @dataclass(slots=True)
@@ -97,6 +99,8 @@ class PartScan:
     base: IndexBase
     store: Store
     columns: FileColumns
+    settled_columns: FileColumns
+    """What is left to read of a part whose stats have been pruned by already."""
     pruning: Expression | None
     pruner: FilePruner
     timezone: str
@@ -194,12 +198,19 @@ class PartScan:
             stats = file.read(range(file.metadata.num_row_groups), file.positions(paths)).combine_chunks()
             keep = arrays.to_numpy_bool(self.pruner.passing(bounds_only(stats, self.base.layout)))
             if keep.any():
-                yield _Chosen(part, keep, stats)
+                is_settled = self._is_settled(stats)
+                yield _Chosen(part, keep, None if is_settled else stats, is_settled)
+
+    def _is_settled(self, stats: pa.Table) -> bool:
+        time = self.base.layout.time
+        in_core = time is not None and time.path in self.columns.stats_paths
+        return not in_core and "stats" not in self.settled_columns.names and are_known(stats, self.columns.stats_paths)
 
     def _tasks(self) -> Iterator[Callable[[], tuple[_Span, Listed]]]:
         assert self._cores is not None
         for chosen, core in self._cores:
-            rows = PartRows(core, chosen.part, self.columns, self.base.layout)
+            columns = self.settled_columns if chosen.is_settled else self.columns
+            rows = PartRows(core, chosen.part, columns, self.base.layout)
             groups = self._groups(core, rows, chosen.keep)
             if not groups:
                 continue
@@ -228,13 +239,19 @@ class PartScan:
         if chosen.keep is not None:
             keep = arrays.booleans(chosen.keep[span])
             core, stats = core.filter(keep), None if stats is None else stats.filter(keep)
-        found = self._live(rows.listed(core, stats), rows.path_range(group))
+        found = self._live(rows.listed(core, stats), rows.path_range(group), chosen.is_settled)
         return handed_out, Listed(found.rows, found.considered + handed_out.count - core.num_rows)
 
-    def _live(self, found: pa.RecordBatch, paths: tuple[bytes, bytes] | None) -> Listed:
+    def _live(
+        self, found: pa.RecordBatch, paths: tuple[bytes, bytes] | None, stats_are_settled: bool = False
+    ) -> Listed:
         hides = paths is None or self.replay.mask.reaches(*paths)
         live = next(iter(self.replay.base([found])), None) if hides else found
-        return Listed(found.slice(0, 0), 0) if live is None else Listed(self.pruner.prune(live), live.num_rows)
+        return (
+            Listed(found.slice(0, 0), 0)
+            if live is None
+            else Listed(self.pruner.prune(live, stats_are_settled), live.num_rows)
+        )
 
     def _with_all_stats(
         self, part: PartEntry, rows: PartRows, groups: set[int]

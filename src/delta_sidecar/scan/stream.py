@@ -225,6 +225,7 @@ class FileScan:
             base=base,
             store=snapshot.store,
             columns=self._source,
+            settled_columns=source_columns(self._output, self._pruner, stats_are_settled=True),
             pruning=self._pruning,
             pruner=self._pruner,
             timezone=self._settings.partition_timezone,
