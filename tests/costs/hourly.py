@@ -8,7 +8,7 @@ from typing import Any
 
 from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.storage import open_store
+from delta_sidecar.storage import Store, open_store
 from delta_sidecar.testing.actions import AddFile, add, column
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
@@ -61,14 +61,14 @@ def hourly(root: Path, head: int, checkpoint: int | None = None, index: int | No
         if version == checkpoint:
             log.checkpoint("v2-parquet" if v2 else "classic")
         if version == index:
-            indexed(root)
+            indexed(open_store(str(root)))
     return root
 
 
-def indexed(root: Path) -> None:
+def indexed(store: Store) -> None:
     """An index of the newest version, one part an hour."""
     with small_parts(single=1):
-        build_index(open_store(str(root)), options=BuildOptions(part_rows=FILES, full=True))
+        build_index(store, options=BuildOptions(part_rows=FILES, full=True))
 
 
 def parts_of(root: Path, version: int) -> list[PartEntry]:
