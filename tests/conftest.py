@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from delta_sidecar.storage.cache import shared_cache
 from tests.golden import WHY_ABSENT, golden_root
 
 SERVERS = ("spark", "cluster", "connect", "azurite", "s3")
@@ -34,3 +35,9 @@ def golden() -> Path:
     if root is None:
         pytest.skip(WHY_ABSENT)
     return root
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> None:
+    """Every test opens its tables for the first time."""
+    shared_cache.clear()

@@ -30,6 +30,8 @@ class Settings:
     """Rows of data in a batch, at most."""
     memory_budget: int = 64 << 20
     """Bytes a scan may have in flight."""
+    cache_size: int = 32 << 20
+    """Bytes a process keeps of tables it has opened: one cache for all of them, and the last who says counts."""
     read_threads: int = 0
     """Data files read at once; 0 means one for each core on a local disk, 16 elsewhere."""
     partition_timezone: str = "UTC"
@@ -109,6 +111,7 @@ _PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "enabled": (_boolean, "true or false"),
     "strategy": (_strategy, "one of " + ", ".join(STRATEGIES)),
     "read_threads": (_natural, "a whole number, 0 for automatic"),
+    "cache_size": (_natural, "a number of bytes, 0 for no cache"),
     "partition_timezone": (_zone, "the name of a time zone, such as UTC or Europe/Berlin"),
 }
 _WHOLE: tuple[Callable[[Any], Any], str] = (_positive, "a whole number above 0")

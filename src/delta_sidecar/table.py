@@ -21,6 +21,7 @@ from delta_sidecar.index.base import IndexBase, IndexFinder
 from delta_sidecar.log import travel
 from delta_sidecar.log.schema import StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.log.warm import remember, warm_snapshot
 from delta_sidecar.scan.expression import And, Expression
 from delta_sidecar.scan.infos import FileInfo, file_infos
 from delta_sidecar.scan.predicate import bind_predicate
@@ -28,6 +29,7 @@ from delta_sidecar.scan.predicate_tuples import Filters
 from delta_sidecar.scan.stream import FileScan, check_limit
 from delta_sidecar.settings import Settings, settings_of
 from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
+from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.metered import Cost, MeteredStore
 
 if TYPE_CHECKING:
@@ -95,11 +97,21 @@ class DeltaTable:
         self._settings = settings_of(self._options, self._snapshot.metadata.properties)
         if not self._settings.enabled and isinstance(self._snapshot.segment.base, IndexBase):
             self._snapshot = self._pinned(version, with_index=False)
+        if self._settings.cache_size != shared_cache.limit:
+            shared_cache.resize(self._settings.cache_size)
         self._opening_cost = self._store.cost - before
 
     def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
-        finder = IndexFinder(self._store) if with_index else None
-        return load_snapshot(self._store, version, self._settings.commit_parallelism, finder)
+        parallelism = self._settings.commit_parallelism
+        if not with_index:
+            return load_snapshot(self._store, version, parallelism)
+        if version is None and (known := warm_snapshot(self._store, parallelism)) is not None:
+            remember(known)
+            return known
+        snapshot = load_snapshot(self._store, version, parallelism, IndexFinder(self._store))
+        if version is None:
+            remember(snapshot)
+        return snapshot
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"

@@ -28,6 +28,8 @@ from delta_sidecar.storage.store import Buffer, Store
 
 _log = logging.getLogger(__name__)
 
+_PART_BYTES = 1_000
+"""About what the entry of a part takes in memory."""
 FARTHEST_BEHIND = 1_000
 """Versions that a hinted index may be behind the hinted checkpoint: as many commits as one page of a listing has."""
 
@@ -49,6 +51,10 @@ class IndexBase:
     def size(self) -> int:
         parts = self.manifest.parts
         return sum(parts.core.size) + sum(size for size in parts.stats.size if size > 0)
+
+    @property
+    def nbytes(self) -> int:
+        return _PART_BYTES * len(self.manifest.parts) + 4 * len(self.metadata.schemaString or "")
 
     @property
     def protocol(self) -> Protocol:

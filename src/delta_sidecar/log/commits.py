@@ -54,6 +54,18 @@ class CommitBytes:
         self._held_bytes = 0
         self._under_way: dict[str, Future[Buffer]] = {}
 
+    def through(self, store: Store) -> CommitBytes:
+        """The same bytes for readers of another store of the same table."""
+        other = CommitBytes(store, self._budget)
+        with self._lock:
+            other._held, other._held_bytes = dict(self._held), self._held_bytes
+        return other
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are held."""
+        return self._held_bytes
+
     def hold(self, meta: ObjectMeta, data: Buffer) -> bool:
         """Keep bytes that were fetched before the listing was known; refused if the size disagrees."""
         if len(data) != meta.size:
@@ -65,9 +77,9 @@ class CommitBytes:
         return True
 
     def holds(self, metas: Iterable[ObjectMeta]) -> bool:
-        """Whether commits can be read without a request."""
+        """Whether commits can be read without a further request."""
         with self._lock:
-            return all(meta.path in self._held for meta in metas)
+            return all(meta.path in self._held or meta.path in self._under_way for meta in metas)
 
     def prefetch(self, metas: Iterable[ObjectMeta]) -> None:
         """Begin fetching commits that will be read next."""

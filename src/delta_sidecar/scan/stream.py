@@ -30,6 +30,7 @@ from delta_sidecar.log.protocol import supports_generated_columns
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, newest_first
+from delta_sidecar.log.warm import forget
 from delta_sidecar.scan.bucket import with_bucket_ranges
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
@@ -244,6 +245,7 @@ class FileScan:
             yield from parts.listed()
             return None
         except CorruptIndexError as error:
+            forget(parts.store)
             replay.hide(parts.keys_handed_out(), self._maker)
             return error
         finally:

@@ -24,6 +24,10 @@ class Cache:
         self._size = 0
 
     @property
+    def limit(self) -> int:
+        return self._limit
+
+    @property
     def size(self) -> int:
         return self._size
 
