@@ -11,15 +11,12 @@ from rich.console import Console
 
 from benchmarks.generate import ensure
 from benchmarks.goals import goals_for, judge
-from benchmarks.measure import Measurement, available_memory, measure
+from benchmarks.measure import Measurement
 from benchmarks.report import RESULTS, Run, load_recorded, save, show
+from benchmarks.runs import measured, read_once
 from benchmarks.specs import CommitSpec, LogSpec, RowsSpec, Spec, table_dir
 from benchmarks.workloads import WORKLOADS
 
-# Above this many files a peer takes minutes and gigabytes, so it is measured once.
-ONCE_ABOVE = 5_000_000
-# What deltalake needs for a file of 20 stat columns, with some to spare: 14.0 GB were measured at 10 M.
-DELTALAKE_BYTES_PER_FILE = 1_500
 PROGRESS = Console(stderr=True, highlight=False)
 
 
@@ -33,7 +30,7 @@ def main() -> int:
     found = _recorded(args)
     for key in keys:
         if key not in found:
-            found[key] = _measure(key, run_specs[_table_of(key)], args)
+            found[key] = measured(key, run_specs[_table_of(key)], args.repeat, args.timeout, PROGRESS)
     run = Run(args.n, run_specs, found, [judge(goal, found) for goal in goals_for(args.n)])
     show(run, Console(width=None if sys.stdout.isatty() else 160))
     save(run, RESULTS / f"{args.save}.json")
@@ -87,40 +84,7 @@ def _make_tables(specs: dict[str, Spec]) -> None:
     """Make what is missing, and read it once, so that every reader finds the same warm file cache."""
     for name, spec in specs.items():
         PROGRESS.print(f"table {name}: {table_dir(spec)}", markup=False)
-        for file in ensure(spec).rglob("*"):
-            if file.is_file():
-                _read_once(file)
-
-
-def _read_once(file: Path) -> None:
-    with file.open("rb") as source:
-        while source.read(1 << 24):
-            pass
-
-
-def _measure(key: str, spec: Spec, args: argparse.Namespace) -> Measurement:
-    PROGRESS.print(f"{key} …", end=" ", markup=False)
-    found = _refused(key, spec) or measure(key, spec, _repetitions(key, spec, args), args.timeout)
-    if found.error or found.seconds is None or found.peak_mb is None:
-        PROGRESS.print(f"FAILED: {found.error}", style="red", markup=False)
-    else:
-        PROGRESS.print(f"{found.seconds:.3f} s, {found.peak_mb:.0f} MB", markup=False)
-    return found
-
-
-def _repetitions(key: str, spec: Spec, args: argparse.Namespace) -> int:
-    huge = isinstance(spec, LogSpec) and spec.files > ONCE_ABOVE
-    return 1 if huge and key.startswith("deltalake.") else args.repeat
-
-
-def _refused(key: str, spec: Spec) -> Measurement | None:
-    """A peer that would not fit in memory is not started: the machine would swap, or kill something else."""
-    if not key.startswith("deltalake.") or not isinstance(spec, LogSpec):
-        return None
-    needed, free = spec.files * DELTALAKE_BYTES_PER_FILE, available_memory()
-    if needed <= free:
-        return None
-    return Measurement(key, error=f"needs about {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free")
+        read_once(ensure(spec))
 
 
 if __name__ == "__main__":

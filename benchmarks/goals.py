@@ -11,6 +11,7 @@ from benchmarks.measure import Measurement
 Measurements = Mapping[str, Measurement]
 Verdict = Literal["PASS", "MISS", "FAILED", "SKIPPED"]
 MILLION = 1_000_000
+_HOURS = ("last_hour", "last_hour_by_time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,24 @@ class SameCount:
     peer: str
 
 
-Goal = Ratio | Peak | Seconds | Count | SameCount
+@dataclass(frozen=True, slots=True)
+class ArrowPeak:
+    """Arrow's pool may hold at most `limit` MB for `subject`."""
+
+    subject: str
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """`subject` may take as long as its sequential trips to the store and `slack` seconds more."""
+
+    subject: str
+    trip: float
+    slack: float
+
+
+Goal = Ratio | Peak | Seconds | Count | SameCount | ArrowPeak | Latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +88,14 @@ class Judgement:
 def goals_for(files: int) -> list[Goal]:
     """All goals that apply to a table of that many files; below a million, times say little and have none."""
     return [*_listing_times(files), *_listing_memory(), *_answers(), *_rows(), *_package()]
+
+
+def ladder_goals(files: int) -> list[Goal]:
+    """The goals of the ladder: bounds of memory and of waiting hold at any size, ratios where times say something."""
+    always = [*_ladder_memory(), *_ladder_answers(), Latency("slow.last_hour", 0.030, 0.025)]
+    ratios = _ladder_ratios() if files >= MILLION else []
+    peers = _ladder_peers() if files >= 10 * MILLION else []
+    return [*peers, *ratios, *always, Seconds("index.explain", 1.0)]
 
 
 def judge(goal: Goal, found: Measurements) -> Judgement:
@@ -98,6 +124,10 @@ def describe(goal: Goal) -> str:
             return f"heavy modules = {count}"
         case SameCount(peer=peer):
             return f"same count as {peer}"
+        case ArrowPeak(limit=limit):
+            return f"Arrow's pool ≤ {limit:.0f} MB"
+        case Latency(trip=trip, slack=slack):
+            return f"time ≤ trips × {trip * 1000:.0f} ms + {slack * 1000:.0f} ms"
 
 
 def _reached(goal: Goal, found: Measurements) -> tuple[str, bool]:
@@ -114,6 +144,11 @@ def _reached(goal: Goal, found: Measurements) -> tuple[str, bool]:
             return str(subject.count), subject.count == count
         case SameCount(peer=peer):
             return f"{subject.count} and {found[peer].count}", subject.count == found[peer].count
+        case ArrowPeak(limit=limit):
+            return f"{_figure(subject.arrow_peak_mb):.1f} MB", _figure(subject.arrow_peak_mb) <= limit
+        case Latency(trip=trip, slack=slack):
+            trips, seconds = _figure(subject.told("trips")), _figure(subject.seconds)
+            return f"{seconds * 1000:.0f} ms in {trips:.0f} trips", seconds <= trips * trip + slack
 
 
 def _listing_times(files: int) -> list[Goal]:
@@ -149,6 +184,32 @@ def _rows() -> list[Goal]:
 
 def _package() -> list[Goal]:
     return [Seconds("ours.import", 0.3), Count("ours.import", 0)]
+
+
+def _ladder_peers() -> list[Goal]:
+    at_once = [Ratio(f"index.{name}", "deltalake.open", 1 / 5_000) for name in ("first_file", *_HOURS)]
+    everything = Ratio("index.all_arrow", "deltalake.open", 1 / 200)
+    return [*at_once, everything, Ratio("index.stats_predicate", "deltalake.stats_predicate", 1 / 120)]
+
+
+def _ladder_ratios() -> list[Goal]:
+    """Against the bare read in both ways pyarrow has; the others against the plain listing of all files."""
+    bare = [Ratio("index.all_arrow", f"pyarrow.{name}", 1.25) for name in ("core_parts", "core_parts_streamed")]
+    others = (("index.all_objects", 8), ("masked.all_arrow", 2.6), ("slow.all_arrow", 2))
+    return [*bare, *(Ratio(subject, "index.all_arrow", limit) for subject, limit in others)]
+
+
+def _ladder_memory() -> list[Goal]:
+    hours: list[Goal] = [goal for name in _HOURS for goal in (Peak(f"index.{name}", 25), ArrowPeak(f"index.{name}", 6))]
+    others = (("index.all_arrow", 35), ("index.stats_predicate", 40), ("masked.all_arrow", 80), ("slow.all_arrow", 40))
+    return [*hours, *(Peak(subject, limit) for subject, limit in others)]
+
+
+def _ladder_answers() -> list[Goal]:
+    return [
+        SameCount("index.last_hour", "deltalake.partition_predicate"),
+        SameCount("index.stats_predicate", "deltalake.stats_predicate"),
+    ]
 
 
 def _figure(value: float | None) -> float:

@@ -22,12 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks import workloads
+from benchmarks import index_workloads, workloads
 from benchmarks.specs import Spec, from_json, to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 STATUS = Path("/proc/self/status")
 MARKER = "measurement: "
+REGISTRY = workloads.WORKLOADS | index_workloads.WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Measurement:
     error: str | None = None
     # Where the figures come from, when it is not this very run.
     recorded: str | None = None
+
+    def told(self, name: str) -> float | None:
+        """The median of what the runs themselves told, such as their requests; None if they do not tell it."""
+        values = [run["extra"][name] for run in self.runs if run.get("extra", {}).get(name) is not None]
+        return statistics.median(values) if values else None
 
 
 class PeakMeter(Protocol):
@@ -160,11 +166,12 @@ def _arrow_peak() -> int | None:
 
 
 def _measured(key: str, spec: Spec) -> dict[str, Any]:
-    workloads.WORKLOADS[key].prepare()
+    workload = REGISTRY[key]
+    workload.prepare()
     gc.collect()
     meter = _meter()
     cpu, started = time.process_time(), time.perf_counter()
-    answer = workloads.run(key, spec)
+    answer = workloads.run(workload, spec)
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
     peak, arrow_peak = meter.peak(), _arrow_peak()
     return {

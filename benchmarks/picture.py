@@ -77,27 +77,30 @@ def _row(row: Row, top: int) -> str:
     half = (WIDTH - LEFT) // 2
     label = f'<text x="{LEFT - 10}" y="{top + BAR + 4}" text-anchor="end">{row.label}</text>'
     drawn = [label]
-    for i, bar in enumerate(row.bars):
-        y = top + i * BAR
-        drawn.append(_bar(LEFT, y, bar.seconds, SECONDS, bar.reader, _time(bar.seconds), half))
-        drawn.append(_bar(LEFT + half, y, bar.megabytes, MEGABYTES, bar.reader, _memory(bar.megabytes), half))
+    for i, found in enumerate(row.bars):
+        y, colour = top + i * BAR, COLOURS[found.reader]
+        drawn.append(bar(LEFT, y, found.seconds, SECONDS, colour, time_text(found.seconds), half))
+        drawn.append(bar(LEFT + half, y, found.megabytes, MEGABYTES, colour, memory_text(found.megabytes), half))
     return "".join(drawn)
 
 
-def _bar(x: int, y: int, value: float, scale: tuple[float, float], reader: str, text: str, room: int) -> str:
+def bar(x: int, y: int, value: float, scale: tuple[float, float], colour: str, text: str, room: int) -> str:
+    """A bar on a logarithmic scale, its value behind it."""
     low, high = scale
     length = max(2.0, (room - 80) * math.log(max(value, low) / low) / math.log(high / low))
     return (
-        f'<rect x="{x}" y="{y}" width="{length:.1f}" height="{BAR - 2}" fill="{COLOURS[reader]}"/>'
+        f'<rect x="{x}" y="{y}" width="{length:.1f}" height="{BAR - 2}" fill="{colour}"/>'
         f'<text x="{x + length + 5:.1f}" y="{y + BAR - 3}" font-size="11">{text}</text>'
     )
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """A time for people."""
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _memory(megabytes: float) -> str:
+def memory_text(megabytes: float) -> str:
+    """Memory for people."""
     return f"{megabytes:.0f} MB" if megabytes < 1000 else f"{megabytes / 1000:.1f} GB"
 
 

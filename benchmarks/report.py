@@ -7,7 +7,8 @@ import importlib.metadata
 import json
 import os
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ class Run:
     specs: dict[str, Spec]
     measurements: dict[str, Measurement]
     judgements: list[Judgement]
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes on disk."""
 
 
 def environment() -> dict[str, Any]:
@@ -50,8 +53,13 @@ def environment() -> dict[str, Any]:
 
 def show(run: Run, console: Console) -> None:
     """Print the figures, then the goals, then what they were measured on."""
-    console.print(_figures(run), _goals(run.judgements))
-    for found in run.measurements.values():
+    console.print(_figures(run), goals_table(run.judgements))
+    show_notes(run.measurements, console)
+
+
+def show_notes(measurements: Mapping[str, Measurement], console: Console) -> None:
+    """Print what failed, what was not measured in this run, and on what all was measured."""
+    for found in measurements.values():
         if found.error:
             console.print(f"FAILED {found.key}: {found.error}", style="red", markup=False)
         if found.recorded:
@@ -68,6 +76,7 @@ def save(run: Run, path: Path) -> None:
         "tables": {name: to_json(spec) for name, spec in run.specs.items()},
         "measurements": [dataclasses.asdict(found) for found in run.measurements.values()],
         "goals": [dataclasses.asdict(judgement) for judgement in run.judgements],
+        **({"bytes": run.sizes} if run.sizes else {}),
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
 
@@ -131,7 +140,8 @@ def _ratio(ours: Measurement | None, baseline: Measurement | None, peer: Measure
     return text if baseline is peer else f"{text} (of open)"
 
 
-def _goals(judgements: list[Judgement]) -> Table:
+def goals_table(judgements: list[Judgement]) -> Table:
+    """Goals beside what was reached."""
     table = Table(title="Goals", title_justify="left")
     for header in ("workload", "goal", "reached", "verdict"):
         table.add_column(header, no_wrap=True)

@@ -69,6 +69,11 @@ class LogSpec:
         return (self.files - 1) // self.files_per_hour
 
     @property
+    def last_hour_begins(self) -> str:
+        """The first moment of that hour, as SQL has it."""
+        return (START + timedelta(hours=self.last_hour_number)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    @property
     def removed_from_base(self) -> list[int]:
         """The files of the checkpoint that the tail removes: spread over it."""
         total = self.removes_per_commit * self.tail_commits

@@ -100,7 +100,7 @@ def record_counts(files: Ints) -> Ints:
 def hour_values(layout: Layout, files: Ints) -> pa.Array:
     """The partition value of each file."""
     hours = layout.hours(files)
-    return _hour_pool(int(hours.max()) // 1000 + 1).take(pa.array(hours))
+    return _hour_pool(_pool_size(hours)).take(pa.array(hours))
 
 
 def paths(layout: Layout, files: Ints) -> pa.Array:
@@ -224,21 +224,26 @@ def _time_text(layout: Layout, files: Ints, last: bool) -> list[pa.Array]:
     hours = layout.hours(files)
     millis = layout.millis(files) + (layout.span if last else 0)
     return [
-        _iso_hour_pool(int(hours.max()) // 1000 + 1).take(pa.array(hours)),
+        _iso_hour_pool(_pool_size(hours)).take(pa.array(hours)),
         _second_pool().take(pa.array(millis // 1000)),
         _milli_pool().take(pa.array(millis % 1000)),
     ]
 
 
-# The pools of hours grow by thousands, so that successive batches share them; the old ones may go.
+def _pool_size(hours: Ints) -> int:
+    """Doubled whenever it is too small, so that successive batches share a pool."""
+    return max(1024, 1 << int(hours.max()).bit_length())
+
+
+# Only the largest pool of hours is in use; the ones before may go.
 @lru_cache(maxsize=1)
-def _hour_pool(thousands: int) -> pa.Array:
-    return pa.array([hour_text(hour) for hour in range(thousands * 1000)])
+def _hour_pool(size: int) -> pa.Array:
+    return pa.array([hour_text(hour) for hour in range(size)])
 
 
 @lru_cache(maxsize=1)
-def _iso_hour_pool(thousands: int) -> pa.Array:
-    texts = (hour_text(hour) for hour in range(thousands * 1000))
+def _iso_hour_pool(size: int) -> pa.Array:
+    texts = (hour_text(hour) for hour in range(size))
     return pa.array([f"{t[:4]}-{t[4:6]}-{t[6:8]}T{t[8:]}" for t in texts])
 
 
@@ -264,7 +269,7 @@ def _hex(files: Ints) -> Bytes:
 
 
 def _hour_bytes(hours: Ints) -> Bytes:
-    pool = _hour_pool(int(hours.max()) // 1000 + 1)
+    pool = _hour_pool(_pool_size(hours))
     return np.frombuffer(pool.buffers()[2], np.uint8)[: len(pool) * 10].reshape(-1, 10)[hours]
 
 

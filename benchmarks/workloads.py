@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.specs import BUCKET, M0_VALUES, CommitSpec, LogSpec, RowsSpec, Spec, table_dir
+from benchmarks.specs import BUCKET, M0_VALUES, CommitSpec, IndexedSpec, LogSpec, RowsSpec, Spec, table_dir
 
 LISTING_COLUMNS = ["path", "size", "modificationTime", "partitionValues", "deletionVector"]
 # What a listing must not load: each costs more than all of the reader.
@@ -55,7 +55,8 @@ class Workload:
     right: Callable[[int, Any], bool]
 
 
-def _ours() -> None:
+def prepare_ours() -> None:
+    """Load what opening and listing a table of ours needs."""
     import pyarrow
 
     import delta_sidecar
@@ -70,13 +71,14 @@ def _deltalake() -> None:
     _loaded(pyarrow.dataset, deltalake.DeltaTable)
 
 
-def _pyarrow() -> None:
+def prepare_pyarrow() -> None:
+    """Load what a bare read of Parquet needs."""
     import pyarrow.parquet
 
     _loaded(pyarrow.parquet)
 
 
-def _nothing() -> None:
+def prepare_nothing() -> None:
     """For workloads whose subject is the import itself."""
 
 
@@ -132,7 +134,7 @@ def ours_stats_predicate(table: Path, spec: LogSpec) -> Answer:
 
 def ours_partition_predicate(table: Path, spec: LogSpec) -> Answer:
     """Open, and list the files of the checkpoint's last hour and after."""
-    return _scan(table, predicate=_last_hour(spec))
+    return _scan(table, predicate=last_hour(spec))
 
 
 def deltalake_open(table: Path, spec: LogSpec) -> Answer:
@@ -152,7 +154,7 @@ def deltalake_stats_predicate(table: Path, spec: LogSpec) -> Answer:
 
 def deltalake_partition_predicate(table: Path, spec: LogSpec) -> Answer:
     """Open, and filter by the bucket."""
-    return Answer(len(_open_deltalake(table).file_uris(file_pruning_predicate=_last_hour(spec))))
+    return Answer(len(_open_deltalake(table).file_uris(file_pruning_predicate=last_hour(_log(spec)))))
 
 
 def pyarrow_all_arrow(table: Path, spec: LogSpec) -> Answer:
@@ -251,7 +253,8 @@ def _checkpoint(table: Path, spec: LogSpec) -> Path:
     return table / "_delta_log" / f"{spec.checkpoint_version:020d}.checkpoint.parquet"
 
 
-def _last_hour(spec: LogSpec) -> str:
+def last_hour(spec: LogSpec) -> str:
+    """The last hour as a predicate on the bucket."""
     return f"{BUCKET} >= '{spec.last_hour}'"
 
 
@@ -260,8 +263,11 @@ def _id_range(spec: RowsSpec) -> str:
     return f"id >= {first} AND id < {past}"
 
 
-def _is_live(count: int, spec: Spec) -> bool:
-    return count == (spec.adds if isinstance(spec, CommitSpec) else _log(spec).live_files)
+def is_live(count: int, spec: Spec) -> bool:
+    """As many as there are live files."""
+    if isinstance(spec, CommitSpec):
+        return count == spec.adds
+    return count == (spec if isinstance(spec, IndexedSpec) else _log(spec)).live_files
 
 
 def _is_checkpoint(count: int, spec: Spec) -> bool:
@@ -272,12 +278,14 @@ def _is_head(count: int, spec: Spec) -> bool:
     return count == _log(spec).head
 
 
-def _is_one_value_of_m0(count: int, spec: Spec) -> bool:
+def is_one_value_of_m0(count: int, spec: Spec) -> bool:
+    """About as many as have one value of `m0`."""
     expected = _log(spec).live_files / M0_VALUES
     return 0.5 * expected < count < 2 * expected
 
 
-def _is_last_hour(count: int, spec: Spec) -> bool:
+def is_last_hour(count: int, spec: Spec) -> bool:
+    """As many as there are in the last hour of the checkpoint and after, give or take what the tail removes."""
     log = _log(spec)
     newest = (log.files - 1) // log.files_per_hour * log.files_per_hour
     added = log.tail_commits * log.adds_per_commit
@@ -301,11 +309,14 @@ def _is_any(count: int, spec: Spec) -> bool:
     return count >= 0
 
 
-def _is_one(count: int, spec: Spec) -> bool:
+def is_one(count: int, spec: Spec) -> bool:
+    """A single thing."""
     return count == 1
 
 
 def _log(spec: Spec) -> LogSpec:
+    if isinstance(spec, IndexedSpec):
+        return spec.log
     if not isinstance(spec, LogSpec):
         raise TypeError(f"this workload needs a LogSpec, got {type(spec).__name__}")
     return spec
@@ -314,37 +325,36 @@ def _log(spec: Spec) -> LogSpec:
 WORKLOADS = {
     f"{workload.reader}.{workload.name}": workload
     for workload in (
-        Workload("first_file", "ours", _ours, ours_first_file, _is_one),
-        Workload("all_arrow", "ours", _ours, ours_all_arrow, _is_live),
-        Workload("all_objects", "ours", _ours, ours_all_objects, _is_live),
-        Workload("stats_predicate", "ours", _ours, ours_stats_predicate, _is_one_value_of_m0),
-        Workload("partition_predicate", "ours", _ours, ours_partition_predicate, _is_last_hour),
+        Workload("first_file", "ours", prepare_ours, ours_first_file, is_one),
+        Workload("all_arrow", "ours", prepare_ours, ours_all_arrow, is_live),
+        Workload("all_objects", "ours", prepare_ours, ours_all_objects, is_live),
+        Workload("stats_predicate", "ours", prepare_ours, ours_stats_predicate, is_one_value_of_m0),
+        Workload("partition_predicate", "ours", prepare_ours, ours_partition_predicate, is_last_hour),
         Workload("open", "deltalake", _deltalake, deltalake_open, _is_head),
-        Workload("all_uris", "deltalake", _deltalake, deltalake_all_uris, _is_live),
-        Workload("stats_predicate", "deltalake", _deltalake, deltalake_stats_predicate, _is_one_value_of_m0),
-        Workload("partition_predicate", "deltalake", _deltalake, deltalake_partition_predicate, _is_last_hour),
-        Workload("all_arrow", "pyarrow", _pyarrow, pyarrow_all_arrow, _is_checkpoint),
-        Workload("stats_column", "pyarrow", _pyarrow, pyarrow_stats_column, _is_checkpoint),
-        Workload("huge_commit", "ours", _ours, ours_all_arrow, _is_live),
-        Workload("rows_all", "ours", _ours, ours_rows, _is_all_rows),
-        Workload("rows_streamed", "ours", _ours, ours_rows_streamed, _is_all_rows),
-        Workload("rows_clustered", "ours", _ours, ours_rows_clustered, _is_clustered),
-        Workload("rows_unclustered", "ours", _ours, ours_rows_unclustered, _is_unclustered),
+        Workload("all_uris", "deltalake", _deltalake, deltalake_all_uris, is_live),
+        Workload("stats_predicate", "deltalake", _deltalake, deltalake_stats_predicate, is_one_value_of_m0),
+        Workload("partition_predicate", "deltalake", _deltalake, deltalake_partition_predicate, is_last_hour),
+        Workload("all_arrow", "pyarrow", prepare_pyarrow, pyarrow_all_arrow, _is_checkpoint),
+        Workload("stats_column", "pyarrow", prepare_pyarrow, pyarrow_stats_column, _is_checkpoint),
+        Workload("huge_commit", "ours", prepare_ours, ours_all_arrow, is_live),
+        Workload("rows_all", "ours", prepare_ours, ours_rows, _is_all_rows),
+        Workload("rows_streamed", "ours", prepare_ours, ours_rows_streamed, _is_all_rows),
+        Workload("rows_clustered", "ours", prepare_ours, ours_rows_clustered, _is_clustered),
+        Workload("rows_unclustered", "ours", prepare_ours, ours_rows_unclustered, _is_unclustered),
         Workload("rows_all", "deltalake", _deltalake, deltalake_rows, _is_all_rows),
         Workload("rows_streamed", "deltalake", _deltalake, deltalake_rows_streamed, _is_all_rows),
         Workload("rows_clustered", "deltalake", _deltalake, deltalake_rows_clustered, _is_clustered),
         Workload("rows_unclustered", "deltalake", _deltalake, deltalake_rows_unclustered, _is_unclustered),
         Workload("engine_clustered", "deltalake", _deltalake, deltalake_engine_clustered, _is_clustered),
         Workload("engine_unclustered", "deltalake", _deltalake, deltalake_engine_unclustered, _is_unclustered),
-        Workload("import", "ours", _nothing, ours_import, _is_any),
+        Workload("import", "ours", prepare_nothing, ours_import, _is_any),
     )
 }
 
 
-def run(key: str, spec: Spec) -> Answer:
+def run(workload: Workload, spec: Spec) -> Answer:
     """Run one workload on its table and check its count."""
-    workload = WORKLOADS[key]
     answer = workload.run(table_dir(spec), spec)
     if not workload.right(answer.count, spec):
-        raise ValueError(f"{key} saw {answer.count}, which is not what the table holds")
+        raise ValueError(f"{workload.reader}.{workload.name} saw {answer.count}, which is not what the table holds")
     return answer
