@@ -46,6 +46,12 @@ def file(hour: int, number: int) -> AddFile:
     return add(_path(hour, number), partition={BUCKET: bucket(hour)}, stats=stats)
 
 
+def columns_by_hour() -> list[dict[str, Any]]:
+    """The schema: the bucket is generated from `ts`."""
+    generated = {GENERATION_EXPRESSION: bucket_expression("ts", "hour")}
+    return [column("ts", "timestamp"), column("m", "long"), column(BUCKET, "string", metadata=generated)]
+
+
 def hourly(root: Path, head: int, checkpoint: int | None = None, index: int | None = None, v2: bool = False) -> Path:
     """A log up to version `head`, each of an hour; an index of a version, and a checkpoint of one."""
     log = LogBuilder(root)
@@ -53,9 +59,7 @@ def hourly(root: Path, head: int, checkpoint: int | None = None, index: int | No
         log.protocol(reader=3, features=["v2Checkpoint"], writer_features=["v2Checkpoint", "generatedColumns"])
     else:
         log.protocol(writer=4)
-    generated = {GENERATION_EXPRESSION: bucket_expression("ts", "hour")}
-    columns = [column("ts", "timestamp"), column("m", "long"), column(BUCKET, "string", metadata=generated)]
-    log.metadata(columns, partition_by=[BUCKET])
+    log.metadata(columns_by_hour(), partition_by=[BUCKET])
     for version in range(head + 1):
         log.commit(*(file(version, number) for number in range(FILES)))
         if version == checkpoint:
