@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -194,6 +194,8 @@ class BuiltLog:
     """Checkpoints, by their place in `builder.checkpoints`, that cannot be used."""
     stats_dropped: bool = False
     """Whether a checkpoint was written without the stats, typed or not."""
+    texts_dropped: bool = False
+    """Whether a checkpoint was written without the texts of the stats: what could not be typed is gone."""
 
     @property
     def commits(self) -> set[int]:
@@ -227,8 +229,8 @@ class BuiltLog:
         return path.exists() and path.stat().st_size > 0
 
 
-def build(scenario: Scenario, root: Path) -> BuiltLog:
-    """The log of a scenario."""
+def build(scenario: Scenario, root: Path, after_version: Callable[[BuiltLog], None] = lambda built: None) -> BuiltLog:
+    """The log of a scenario; `after_version` is called whenever a version is finished."""
     built = BuiltLog(LogBuilder(root))
     sizes = itertools.count(1000)
     for commit, after in scenario.history:
@@ -237,6 +239,7 @@ def build(scenario: Scenario, root: Path) -> BuiltLog:
             _write_checkpoint(built, after)
         elif after is not None:
             _write_event(built.builder, after)
+        after_version(built)
     _do_damage(built, scenario.damage)
     return built
 
@@ -336,6 +339,7 @@ def _write_checkpoint(built: BuiltLog, layout: Checkpoint) -> None:
     if layout.kind in ("classic", "v2-classic") and classic.exists():
         return
     built.stats_dropped |= layout.flags & 3 == 1
+    built.texts_dropped |= layout.flags & 1 == 1
     builder.checkpoint(
         layout.kind,  # type: ignore[arg-type]
         parts=layout.parts,
