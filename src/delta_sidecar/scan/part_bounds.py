@@ -20,7 +20,7 @@ from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
 from delta_sidecar.scan.bounds import Bounds, is_prunable
 from delta_sidecar.scan.expression import Column
 from delta_sidecar.scan.row_groups import chunk_bounds, statistics_of
-from delta_sidecar.values.comparison import decimals, float64s, is_float, power_of_ten
+from delta_sidecar.values.comparison import decimals, float64s, has_bounds, is_float, power_of_ten
 from delta_sidecar.values.widening import Side, widened
 
 _TIMESTAMP: Final = PrimitiveType("timestamp")
@@ -38,7 +38,8 @@ class PartBounds:
         """What is known of a column; None if nothing is."""
         parts, sort, time = self._parts, self._layout.sort, self._layout.time
         if column.is_partition:
-            if sort.kind != "partition" or not _is_typed_partition(column, self._layout, self._timezone):
+            is_key = sort.kind == "partition" and sort.path == column.physical_path
+            if not is_key or not _is_typed_partition(column, self._layout, self._timezone):
                 return None
             return self._between(column, parts.key_min, parts.key_max, parts.key_unknown)
         if time is not None and time.path == column.physical_path and time.type == column.type:
@@ -50,12 +51,12 @@ class PartBounds:
     def _between(
         self, column: Column, low: Sequence[KeyValue], high: Sequence[KeyValue], unknown: Sequence[int]
     ) -> Bounds | None:
-        if not is_prunable(column):
+        if not is_prunable(column) or not (column.is_partition or has_bounds(column.type)):
             return None
         try:
             minimum = _key_array([v if not n else None for v, n in zip(low, unknown, strict=True)], column.type)
             maximum = _key_array([v if not n else None for v, n in zip(high, unknown, strict=True)], column.type)
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, OverflowError):
             return None
         return _stored(column, minimum, maximum, len(unknown))
 
