@@ -8,6 +8,8 @@ N ?= 1000000
 EXAMPLES ?= 20000
 WORKERS ?= 2
 PYTEST_ARGS ?=
+SIZES ?= 1000000,10000000,100000000
+LADDER_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -50,6 +52,14 @@ properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases 
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers
 	$(BIN)/python -m benchmarks --files $(N)
+
+.PHONY: ladder
+ladder: $(VENV)/.installed ## Measure the ladder on a table of N files, from deltalake's open to the index
+	$(BIN)/python -m benchmarks.ladder --files $(N) $(LADDER_ARGS)
+
+.PHONY: scale
+scale: $(VENV)/.installed ## Measure what grows with a table, on indexes of 1, 10 and 100 million files
+	$(BIN)/python -m benchmarks.scale --files $(SIZES)
 
 .PHONY: bench-build
 bench-build: setup ## Measure the index build of a table of N files beside Delta's own checkpoint

@@ -160,9 +160,15 @@ def _meter() -> PeakMeter:
 
 
 def _arrow_peak() -> int | None:
-    """Only if the workload has loaded Arrow: looking must not load it."""
+    """The peaks of all of Arrow's pools together, for a reader may use another than the usual one.
+
+    Only if the workload has loaded Arrow: looking must not load it.
+    """
     arrow = sys.modules.get("pyarrow")
-    return arrow.default_memory_pool().max_memory() if arrow else None
+    if arrow is None:
+        return None
+    pools = [getattr(arrow, f"{name}_memory_pool")() for name in arrow.supported_memory_backends()]
+    return sum(max(0, int(pool.max_memory())) for pool in pools)
 
 
 def _measured(key: str, spec: Spec) -> dict[str, Any]:
