@@ -60,11 +60,12 @@ def _keys(names: tuple[str, ...], count: int) -> pa.StringArray:
     """The names over and over: a slice of an array that is made once."""
     if count > _MANY:
         return _repeated(names, count)
-    if names not in _known_keys:
+    known = _known_keys.get(names)
+    if known is None:
         if len(_known_keys) >= 64:
             _known_keys.clear()
-        _known_keys[names] = _repeated(names, _MANY)
-    return _known_keys[names].slice(0, len(names) * count)
+        known = _known_keys[names] = _repeated(names, _MANY)
+    return known.slice(0, len(names) * count)
 
 
 def _repeated(names: tuple[str, ...], count: int) -> pa.StringArray:
