@@ -52,7 +52,8 @@ def test_new_commits_are_all_that_is_fetched(built: LogBuilder) -> None:
     built.commit(add("f6.parquet")).commit(remove("f0.parquet"))
     table, store = opened(built)
     assert names(table) == expected(built)
-    assert "f6.parquet" in names(table) and "f0.parquet" not in names(table)
+    assert "f6.parquet" in names(table)
+    assert "f0.parquet" not in names(table)
     assert [path[-6:] for path in sorted(store.paths("get"))] == ["6.json", "7.json"]
     assert store.counts()["list"] == 1
 

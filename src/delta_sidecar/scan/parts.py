@@ -106,6 +106,8 @@ class PartScan:
     timezone: str
     replay: Replay
     limit: int | None = None
+    depth: int = 3
+    """Row groups decoded ahead of the consumer."""
     counts: PartCounts = field(default_factory=PartCounts)
     _handed_out: list[_Span] = field(default_factory=list)
     _parts: list[PartEntry] = field(default_factory=list)
@@ -136,7 +138,7 @@ class PartScan:
         self.begin()
         many = sum(part.rows for part in self._parts) > _FEW_ROWS
         alone = not many or self.limit is not None or self.columns.all_stats
-        ordered = Ordered(self._tasks(), 0 if alone else _HELPERS)
+        ordered = Ordered(self._tasks(), 0 if alone else _HELPERS, self.depth)
         try:
             for span, found in ordered:
                 self._handed_out.append(span)

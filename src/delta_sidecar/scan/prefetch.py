@@ -177,9 +177,11 @@ class Ordered(Generic[T]):
     Tasks are many and short: what passes between the threads is one queue, and a lock only for who must wait.
     """
 
-    def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int) -> None:
+    def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int, depth: int = 3) -> None:
+        """`depth` bounds the results that wait or are being worked out."""
         self._tasks = tasks
         self._helpers = helpers
+        self._depth = depth
         self._threads: list[threading.Thread] = []
         self._open: queue.SimpleQueue[_Entry[T] | None] = queue.SimpleQueue()
         self._ahead: deque[_Entry[T]] = deque()
@@ -210,7 +212,7 @@ class Ordered(Generic[T]):
             return None
 
     def _fill(self) -> None:
-        while len(self._ahead) < 2 * self._helpers + 1:
+        while len(self._ahead) < self._depth:
             task = next(self._tasks, None)
             if task is None:
                 return

@@ -146,7 +146,7 @@ class FileScan:
                     continue
                 emitted += batch.num_rows
                 self._note_emission(emitted)
-                yield batch
+                yield from _slices(batch, self._settings.batch_size)
                 if emitted == self._limit:
                     break
             self._metrics.complete = True
@@ -232,6 +232,7 @@ class FileScan:
             timezone=self._settings.partition_timezone,
             replay=replay,
             limit=self._limit,
+            depth=self._settings.row_groups_per_batch,
         )
         if self._limit is None:
             parts.begin()
@@ -314,6 +315,14 @@ class FileScan:
             return snapshot.on_older_base()
         except (LogGapError, VersionNotFoundError):
             raise error from None
+
+
+def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
+    """A batch in pieces of so many rows at most."""
+    if batch.num_rows <= most:
+        yield batch
+    else:
+        yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
 
 
 _MERGED_ROWS = 10_000
