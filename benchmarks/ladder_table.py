@@ -65,7 +65,7 @@ RUNGS = (
     ),
     Rung("L1", "the checkpoint as a stream, commits one by one", ("checkpoint.last_hour_one_by_one",)),
     Rung("L2", "commits side by side", ("checkpoint.last_hour",)),
-    Rung("L3, L4", "the index and its manifest: native stats, here of every column", ("index.every_stat",)),
+    Rung("L3, L4", "the index and its manifest, native stats of all columns", ("index.every_stat",)),
     Rung("L5", "only the columns that are needed (all files)", ("index.all_arrow",)),
     Rung("L6", "only the parts and row groups of the hour", ("index.last_hour",)),
     Rung("L7", "only as many as are asked for (100 files)", ("index.take",)),
