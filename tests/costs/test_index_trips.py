@@ -11,6 +11,7 @@ import pytest
 
 from delta_sidecar.index.names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
 from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.storage.read_ahead import shared_read_ahead
 from delta_sidecar.testing.stores import CountingStore
 from tests.costs.counted import LATENCY_S, counted, opened
 from tests.costs.hourly import FILES, bucket, hourly, moment, parts_asked, parts_of, paths
@@ -253,24 +254,26 @@ def test_the_stats_of_files_cost_one_file_more_a_part(indexed_head: Path) -> Non
 # Who stops.
 
 
-def test_a_closed_stream_asks_no_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize("predicate", [None, "m >= 0"], ids=["all files", "a stats predicate"])
+def test_a_closed_stream_asks_no_more(tmp_path: Path, predicate: str | None) -> None:
     hourly(tmp_path, head=29, checkpoint=29, index=29)
     store = counted(tmp_path, LATENCY_S)
-    with opened(store).scan_files() as scan:
+    taken = shared_read_ahead.taken
+    with opened(store).scan_files(predicate=predicate) as scan:
         next(iter(scan))
     closed = time.perf_counter()
     settled(store)
     assert not [request for request in store.requests if request.t_start > closed]
-    assert len(parts_asked(store)) < 15, "a few parts are on their way at once, not all thirty"
+    cores = [name for name in parts_asked(store) if name.endswith(".core.parquet")]
+    stats = [name for name in parts_asked(store) if name.endswith(".stats.parquet")]
+    assert len(cores) < 15, "a few parts are on their way at once, not all thirty"
+    assert len(stats) < 20
     assert not scan.metrics.complete
+    assert shared_read_ahead.taken == taken, "what was read ahead is given back"
 
 
-def test_a_closed_stream_of_a_stats_predicate_asks_no_more(tmp_path: Path) -> None:
-    hourly(tmp_path, head=29, checkpoint=29, index=29)
-    store = counted(tmp_path, LATENCY_S)
-    with opened(store).scan_files(predicate="m >= 0") as scan:
-        next(iter(scan))
-    closed = time.perf_counter()
-    settled(store)
-    assert not [request for request in store.requests if request.t_start > closed]
-    assert len(parts_asked(store)) < 2 * 15
+@pytest.mark.parametrize("predicate", [None, "m >= 0"], ids=["all files", "a stats predicate"])
+def test_a_whole_listing_gives_its_read_ahead_back(indexed_head: Path, predicate: str | None) -> None:
+    taken = shared_read_ahead.taken
+    assert len(list(opened(counted(indexed_head, 0.01)).file_infos(predicate=predicate))) == 10 * FILES
+    assert shared_read_ahead.taken == taken
