@@ -101,8 +101,7 @@ class IndexFinder:
     def second_trip(self, checkpoint: int | None, version: int | None) -> int | None:
         hinted: list[int] = []
         for directory, answer in self._hints.items():
-            hint = self._hint(answer)
-            self._has_index |= hint is not None
+            hint = self._hint(directory, answer)
             wanted = {v for v in (hint, checkpoint) if v is not None and (version is None or v <= version)}
             if hint in wanted and checkpoint is not None and checkpoint - hint > FARTHEST_BEHIND:
                 self._pass_over(f"the index of version {hint} is too far behind the checkpoint {checkpoint}")
@@ -129,14 +128,18 @@ class IndexFinder:
         found = (self._tried(candidate, listing, version) for candidate in self._candidates[asked:])
         return next((base for base in found if base is not None), None)
 
-    def _hint(self, answer: Future[Buffer]) -> int | None:
+    def _hint(self, directory: str, answer: Future[Buffer]) -> int | None:
         try:
-            return hinted_version(answer.result())
+            hint = hinted_version(answer.result())
         except ObjectNotFoundError:
             return None
         except StorageError as error:
             self._pass_over(f"the hint of an index could not be read: {error}")
             return None
+        self._has_index = True
+        if hint is None:
+            self._pass_over(f"{directory}/{HINT} cannot be parsed and was not used; build the index again")
+        return hint
 
     def _ask(self, directory: str, versions: set[int], hint: int | None) -> None:
         for version in sorted(versions, reverse=True):

@@ -1,0 +1,329 @@
+"""A damaged, foreign or misplaced index: the right files by the next tier, each once, and the reason said."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from delta_sidecar import DeltaTable
+from delta_sidecar.scan import parts as scan_parts
+from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.testing.actions import remove
+from delta_sidecar.testing.table_builder import LogBuilder
+from tests.fuzz.tables import DAMAGES, HEAD, INDEXED, Made, Query, check_listings, deleted, flipped, index, make_table
+
+Damage = Callable[[Path], None]
+Metrics = list[tuple[Query, ScanMetrics]]
+damages = pytest.mark.parametrize("damage", DAMAGES)
+bases = pytest.mark.parametrize("checkpoint", [None, 2, INDEXED, HEAD - 1])
+with_vectors = pytest.mark.parametrize("vectors", [False, True], ids=["plain", "vectors"])
+
+
+@pytest.fixture(autouse=True)
+def cold() -> Iterator[None]:
+    shared_cache.clear()
+    yield
+    shared_cache.clear()
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "threads"])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts decoded by the consumer's thread alone, or by another one, too."""
+    if request.param:
+        monkeypatch.setattr(scan_parts, "_FEW_ROWS", -1)
+        monkeypatch.setattr(scan_parts, "_HELPERS", 1)
+
+
+def tiers(found: Metrics) -> set[str]:
+    return {metrics.tier for _, metrics in found}
+
+
+def assert_fell_back(found: Metrics, checkpoint: int | None, reason: str) -> None:
+    """Every scan went to the next tier and says why."""
+    assert tiers(found) == {"log" if checkpoint is None else "checkpoint"}
+    for _, metrics in found:
+        assert reason in (metrics.fallback_reason or "")
+        assert "\n" not in (metrics.fallback_reason or "")
+
+
+def reads_stats(query: Query) -> bool:
+    """Whether a query needs what stands in the stats files alone."""
+    predicate = query.arguments.get("predicate", "")
+    return "stats" in query.arguments.get("columns", ()) or "x " in predicate or "s " in predicate
+
+
+# Nothing is wrong.
+
+
+@bases
+@with_vectors
+def test_a_sound_index_is_used(tmp_path: Path, checkpoint: int | None, vectors: bool, threads: None) -> None:
+    found = check_listings(make_table(tmp_path, vectors=vectors, checkpoint=checkpoint), thorough=True)
+    assert tiers(found) == {"index"}
+    assert {metrics.fallback_reason for _, metrics in found} == {None}
+
+
+def test_turned_off(tmp_path: Path) -> None:
+    made = make_table(tmp_path)
+    with DeltaTable(str(made.root), options={"delta.sidecar.enabled": False}).scan_files() as scan:
+        assert sorted(size for batch in scan for size in batch["size"].to_pylist()) == sorted(made.live())
+        assert (scan.metrics.tier, scan.metrics.fallback_reason) == ("log", None)
+
+
+# Damage.
+
+
+@damages
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_a_damaged_manifest(tmp_path: Path, damage: Damage, checkpoint: int | None) -> None:
+    made = make_table(tmp_path, checkpoint=checkpoint)
+    damage(made.manifest)
+    assert_fell_back(check_listings(made), checkpoint, f"v{INDEXED}.manifest.json")
+
+
+@damages
+def test_a_damaged_manifest_of_a_single_part(tmp_path: Path, damage: Damage) -> None:
+    made = make_table(tmp_path, checkpoint=2, single=True)
+    damage(made.manifest)
+    found = check_listings(made)
+    assert tiers(found) == {"footer"}
+    assert all(f"v{INDEXED}.manifest.json" in (metrics.fallback_reason or "") for _, metrics in found)
+
+
+@damages
+@with_vectors
+@pytest.mark.parametrize("with_manifest", [True, False])
+def test_a_damaged_single_part(tmp_path: Path, damage: Damage, vectors: bool, with_manifest: bool) -> None:
+    made = make_table(tmp_path, checkpoint=2, single=True, vectors=vectors)
+    damage(made.sidecars / f"v{INDEXED}.parquet")
+    if not with_manifest:
+        made.manifest.unlink()
+    reason = f"v{INDEXED}.parquet" if with_manifest else f"v{INDEXED}.manifest.json"
+    assert_fell_back(check_listings(made), 2, reason)
+
+
+@damages
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_damaged_stats(tmp_path: Path, damage: Damage, checkpoint: int | None) -> None:
+    """Who does not need the stats does not notice."""
+    made = make_table(tmp_path, checkpoint=checkpoint, vectors=checkpoint is None)
+    for part in made.parts()[2:]:
+        damage(made.sidecars / part.stats_name)
+    for query, metrics in check_listings(made):
+        if reads_stats(query):
+            assert metrics.tier == ("log" if checkpoint is None else "checkpoint")
+            assert ".stats.parquet" in (metrics.fallback_reason or "")
+        else:
+            assert (metrics.tier, metrics.fallback_reason) == ("index", None)
+
+
+@pytest.mark.parametrize("broken", range(8))
+@with_vectors
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_a_core_that_breaks_after_files_are_out(
+    tmp_path: Path, broken: int, vectors: bool, checkpoint: int | None, threads: None
+) -> None:
+    """The newer parts are sound and their files are out: the next tier gives the others, and none of those again."""
+    made = make_table(tmp_path, checkpoint=checkpoint, vectors=vectors)
+    parts = made.parts()
+    assert len(parts) == 8
+    flipped(made.sidecars / parts[broken].core_name)
+    found = check_listings(made, thorough=broken == 4)
+    everything = [metrics for query, metrics in found if not query.arguments]
+    assert {metrics.tier for metrics in everything} == {"log" if checkpoint is None else "checkpoint"}
+    assert all(parts[broken].core_name in (metrics.fallback_reason or "") for metrics in everything)
+
+
+@pytest.mark.parametrize("broken", [0, 1, 4, 7])
+@with_vectors
+def test_stats_that_break_after_files_are_out(tmp_path: Path, broken: int, vectors: bool, threads: None) -> None:
+    made = make_table(tmp_path, checkpoint=2, vectors=vectors)
+    part = made.parts()[broken]
+    flipped(made.sidecars / part.stats_name)
+    for query, metrics in check_listings(made):
+        if "stats" in query.arguments.get("columns", ()):
+            assert metrics.tier == "checkpoint"
+            assert part.stats_name in (metrics.fallback_reason or "")
+
+
+@damages
+def test_damage_behind_a_warm_cache(tmp_path: Path, damage: Damage) -> None:
+    made = make_table(tmp_path, checkpoint=2, vectors=True)
+    check_listings(made, cold=False)
+    for part in made.parts()[4:]:
+        damage(made.sidecars / part.core_name)
+    check_listings(made, cold=False)
+    damage(made.manifest)
+    check_listings(made, cold=False)
+
+
+def test_a_table_opened_before_the_damage(tmp_path: Path) -> None:
+    """What is out when the other parts go is known by the parts that are left."""
+    made = make_table(tmp_path, checkpoint=2)
+    table = DeltaTable(str(made.root))
+    for part in made.parts()[3:]:
+        deleted(made.sidecars / part.core_name)
+    with table.scan_files() as scan:
+        assert sorted(size for batch in scan for size in batch["size"].to_pylist()) == sorted(made.live())
+    assert scan.metrics.tier == "checkpoint"
+
+
+@with_vectors
+def test_an_older_index_that_breaks_gives_way_to_a_newer_checkpoint(tmp_path: Path, vectors: bool) -> None:
+    """The commits between are far smaller than the checkpoint: the index is the better base until it breaks."""
+    made = make_table(tmp_path, checkpoint=HEAD - 1, vectors=vectors)
+    flipped(made.sidecars / made.parts()[3].core_name)
+    everything = [metrics for query, metrics in check_listings(made) if not query.arguments]
+    assert {metrics.tier for metrics in everything} == {"checkpoint"}
+
+
+@pytest.mark.parametrize("broken", [0, 4, 7])
+def test_a_checkpoint_that_is_broken_too(tmp_path: Path, broken: int) -> None:
+    made = make_table(tmp_path, checkpoint=INDEXED, vectors=True)
+    made.builder.break_checkpoint(0)
+    flipped(made.sidecars / made.parts()[broken].core_name)
+    everything = [metrics for query, metrics in check_listings(made) if not query.arguments]
+    assert {metrics.tier for metrics in everything} == {"log"}
+
+
+# Another's index.
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_the_index_of_another_table(tmp_path: Path, single: bool, checkpoint: int | None) -> None:
+    made = make_table(tmp_path / "a", checkpoint=checkpoint)
+    other = make_table(tmp_path / "b", checkpoint=checkpoint, single=single, vectors=True, table_id="t-2")
+    shutil.rmtree(made.sidecars)
+    shutil.copytree(other.sidecars, made.sidecars)
+    assert_fell_back(check_listings(made), checkpoint, f"v{INDEXED}.manifest.json")
+
+
+def test_the_index_of_another_table_with_commits_of_one_size_and_time(tmp_path: Path) -> None:
+    made, other = make_table(tmp_path / "a"), make_table(tmp_path / "b", table_id="t-2")
+    for builder in (made.builder, other.builder):
+        builder.touch(INDEXED, 1_700_000_000_000)
+    index(other)
+    shutil.rmtree(made.sidecars)
+    shutil.copytree(other.sidecars, made.sidecars)
+    assert_fell_back(check_listings(made), None, "another table")
+
+
+def test_a_table_dropped_and_made_again(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    shutil.copytree(make_table(tmp_path / "t").sidecars, kept)
+    shutil.rmtree(tmp_path / "t")
+    made = make_table(tmp_path / "t", table_id="t-2", vectors=True)
+    shutil.rmtree(made.sidecars)
+    shutil.copytree(kept, made.sidecars)
+    assert_fell_back(check_listings(made), None, f"v{INDEXED}.manifest.json")
+    index(made)
+    assert tiers(check_listings(made)) == {"index"}
+
+
+def test_a_log_set_back_and_written_on(tmp_path: Path) -> None:
+    """The same table, by its id, with another history after some version: the index is of the one that is gone."""
+    made = make_table(tmp_path)
+    for version in range(3, HEAD + 1):
+        made.builder.drop(version)
+    del made.builder.history[3:]
+    for version in range(3, HEAD + 1):
+        made.builder.commit(remove(f"p=h{version - 3}/part-1.parquet"))
+    assert_fell_back(check_listings(made), None, f"v{INDEXED}.manifest.json")
+
+
+def test_a_copied_table_keeps_its_index(tmp_path: Path) -> None:
+    made = make_table(tmp_path / "a", checkpoint=2, vectors=True)
+    shutil.copytree(made.root, tmp_path / "b")
+    copy = Made(LogBuilder(tmp_path / "b"), made.rows)
+    copy.builder.history.extend(made.builder.history)
+    os.utime(copy.builder.log / f"{INDEXED:020}.json", (1, 1))
+    assert tiers(check_listings(copy)) == {"index"}
+
+
+@pytest.mark.parametrize("older", [2, 4])
+def test_the_manifest_of_another_version_under_this_name(tmp_path: Path, older: int) -> None:
+    made = make_table(tmp_path, checkpoint=1)
+    index(made, older)
+    shutil.copyfile(made.sidecars / f"v{older}.manifest.json", made.manifest)
+    assert_fell_back(check_listings(made), 1, f"is of version {older}")
+
+
+# Hints.
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "null", "[]", '"5"', '{"version":-1}', '{"version":1e99}', '{"version":99999999999999999999}', "\0"],
+)
+def test_a_broken_hint(tmp_path: Path, text: str) -> None:
+    made = make_table(tmp_path, checkpoint=2)
+    made.hint.write_text(text)
+    assert_fell_back(check_listings(made), 2, "_last_index")
+
+
+@pytest.mark.parametrize("version", [4, 6, HEAD, HEAD + 1, 10**6, 2**62])
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_a_hint_to_nowhere(tmp_path: Path, version: int, checkpoint: int | None) -> None:
+    made = make_table(tmp_path, checkpoint=checkpoint)
+    made.hint.write_text(json.dumps({"version": version}))
+    found = check_listings(made)
+    assert tiers(found) == {"log" if checkpoint is None else "checkpoint"}
+    # A hint beyond the newest version names nothing that could have been used.
+    assert all(f"v{version}.manifest.json" in (m.fallback_reason or "") for _, m in found if version <= HEAD)
+
+
+@pytest.mark.parametrize("older", [0, 2, 4])
+def test_a_stale_hint(tmp_path: Path, older: int) -> None:
+    """An older index with all commits since is a sound base."""
+    made = make_table(tmp_path)
+    index(made, older)
+    made.hint.write_text(json.dumps({"version": older}))
+    found = check_listings(made)
+    assert tiers(found) == {"index"}
+    assert {metrics.commits_total for _, metrics in found} == {HEAD - older}
+
+
+def test_no_hint(tmp_path: Path) -> None:
+    """Without it an index is found beside the checkpoint of its version alone."""
+    made = make_table(tmp_path, checkpoint=INDEXED)
+    made.hint.unlink()
+    assert tiers(check_listings(made)) == {"index"}
+    other = make_table(tmp_path / "other", checkpoint=2)
+    other.hint.unlink()
+    assert tiers(check_listings(other)) == {"checkpoint"}
+
+
+def test_an_older_index_whose_tail_has_a_gap(tmp_path: Path) -> None:
+    made = make_table(tmp_path, checkpoint=HEAD - 1)
+    made.builder.cleanup(HEAD)
+    assert tiers(check_listings(made)) == {"checkpoint"}
+
+
+# What else lies about.
+
+
+def test_garbage_beside_the_index(tmp_path: Path) -> None:
+    made = make_table(tmp_path, checkpoint=2, vectors=True)
+    for name in ("v5.parquet", "v6.manifest.json", "v007.manifest.json", "x.parquet", "v9-1.core.parquet", "_last"):
+        (made.sidecars / name).write_bytes(b"garbage")
+    (made.sidecars / "v7.manifest.json").mkdir()
+    (made.builder.log / "_sidecar_index").mkdir()
+    (made.builder.log / "_sidecar_index" / "_last_index").write_bytes(b"{}")
+    (made.builder.log / "_sidecar_index" / "v5.manifest.json").write_bytes(b"{}")
+    assert tiers(check_listings(made)) == {"index"}
+
+
+@pytest.mark.parametrize("version", range(HEAD + 1))
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_versions_before_and_after_the_index(tmp_path: Path, version: int, checkpoint: int | None) -> None:
+    made = make_table(tmp_path, checkpoint=checkpoint, vectors=True)
+    has_checkpoint = checkpoint is not None and version >= checkpoint
+    expected = "index" if version >= INDEXED else "checkpoint" if has_checkpoint else "log"
+    assert tiers(check_listings(made, version=version)) == {expected}
