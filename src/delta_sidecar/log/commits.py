@@ -159,8 +159,8 @@ def commit_batch(
     """Actions as Arrow, with their replay keys."""
     return CommitBatch(
         adds=add_rows(adds, columns),
-        add_keys=[maker.key(a.path, a.deletionVector) for a in adds],
-        remove_keys=[maker.key(r.path, r.deletionVector) for r in removes],
+        add_keys=maker.key_list(adds),
+        remove_keys=maker.key_list(removes),
     )
 
 

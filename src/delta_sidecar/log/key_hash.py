@@ -19,7 +19,9 @@ Hashes: TypeAlias = "NDArray[np.uint64]"
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _OTHER = np.uint64(0xD6E8FEB86659FD93)
 _SLASH = ord("/")
-_SAMPLE = 256
+_SAMPLE = 2_048
+_SMALL_SAMPLE = 256
+"""Enough for a few thousand keys: a word in which so many differ passes hardly any other."""
 _WIDE = 23
 """Up to 2 to this power bits, a filter spends 256 of them on a key."""
 
@@ -124,7 +126,8 @@ class QuickFilter:
         count = sum(map(len, chunks))
         width = max(10, count.bit_length() + 4, min(count.bit_length() + 8, _WIDE))
         shift = np.uint64(64 - width)
-        distance = _telling_word(KeyBytes.of(chunks[0][:_SAMPLE]), farthest)
+        sample = chunks[0][: _SAMPLE if count > 16 * _SMALL_SAMPLE else _SMALL_SAMPLE]
+        distance = _telling_word(KeyBytes.of(sample), farthest)
         bits = np.zeros(1 << (width - 3), np.uint8)
         for chunk in chunks:
             slots = _quick_hash(KeyBytes.of(chunk), distance) >> shift

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _RECENT_LIMIT = 16_384
 """Keys that are held as objects, each twice the size of its bytes, before they go into a run."""
+_MANY = 1_000
+_TOGETHER = 16
+"""Chunks of keys that are joined: a look-up goes through all chunks, and joining all at once would double them."""
 _SORTED_LIMIT = 50_000
 """Up to so many keys, sorting them costs less than looking at every row of a large base."""
 # A dot and a slash differ in their last bit alone.
@@ -37,11 +40,14 @@ class Mask:
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
         self._runs: list[_Run] = []
+        self._collected: list[pa.BinaryArray] = []
+        self._small: list[pa.BinaryArray] = []
         self._by_name: NameFilter | None = None
         self._sorted: list[bytes] | None = None
 
     def __len__(self) -> int:
-        return len(self._recent) + sum(len(run.keys) for run in self._runs)
+        collected = sum(map(len, self._collected + self._small))
+        return len(self._recent) + collected + sum(len(run.keys) for run in self._runs)
 
     @property
     def nbytes(self) -> int:
@@ -54,17 +60,37 @@ class Mask:
         if len(self._recent) >= _RECENT_LIMIT:
             self._flush()
 
+    def collect(self, keys: list[bytes]) -> None:
+        """Mark keys as seen; many at a time, they are not put in order before something is looked up."""
+        if len(keys) < _MANY:
+            self.add(keys)
+        else:
+            self._small.append(arrays.binaries(keys))
+            if len(self._small) == _TOGETHER:
+                self._join_small()
+
+    def _join_small(self) -> None:
+        if self._small:
+            self._collected.append(_joined(self._small))
+            self._small = []
+
     def absorb(self, other: Mask) -> None:
         """Mark everything another mask has."""
+        other._join_small()
         self._recent |= other._recent
         self._runs += other._runs
+        self._collected += other._collected
         if len(self._recent) >= _RECENT_LIMIT:
             self._flush()
 
     def _flush(self) -> None:
         if self._recent:
-            self._runs.append(_Run.of(arrays.binaries(list(self._recent))))
+            self._collected.append(arrays.binaries(list(self._recent)))
             self._recent = set()
+        self._join_small()
+        if self._collected:
+            self._runs.append(_Run.of(self._collected))
+            self._collected = []
         while len(self._runs) > 1 and 2 * len(self._runs[-1].keys) >= len(self._runs[-2].keys):
             self._merge_last()
 
@@ -106,6 +132,8 @@ class Mask:
 
     def seen_list(self, keys: list[bytes]) -> NDArray[np.bool_] | None:
         """Which of these keys are in the mask; None when none is."""
+        if self._collected or self._small:
+            self._flush()
         recent = self._recent
         flags = np.fromiter((k in recent for k in keys), np.bool_, len(keys)) if recent else None
         if self._runs:
@@ -115,6 +143,8 @@ class Mask:
 
     def seen(self, keys: pa.BinaryArray) -> NDArray[np.bool_] | None:
         """Which rows' keys are in the mask; None when none is."""
+        if self._collected or self._small:
+            self._flush()
         if not self._recent:
             return self._seen_in_runs(keys) if self._runs else None
         return self.seen_list(keys.to_pylist())
@@ -159,8 +189,11 @@ class _Run:
     """Ascending."""
 
     @classmethod
-    def of(cls, keys: pa.BinaryArray) -> _Run:
-        return cls._sorted(pa.chunked_array([keys]), np.arange(len(keys), dtype=np.int32), hash_keys(keys))
+    def of(cls, chunks: list[pa.BinaryArray]) -> _Run:
+        keys = pa.chunked_array(chunks)
+        return cls._sorted(
+            keys, np.arange(len(keys), dtype=np.int32), np.concatenate([hash_keys(chunk) for chunk in chunks])
+        )
 
     @classmethod
     def _sorted(cls, keys: pa.ChunkedArray, rows: NDArray[np.int32], hashes: Hashes) -> _Run:
@@ -234,3 +267,7 @@ def _take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:
     indices = np.ascontiguousarray(rows, np.int64)
     rows_of = pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
     return pc.take(array, rows_of, memory_pool=arrays.streaming_pool())
+
+
+def _joined(chunks: list[pa.BinaryArray]) -> pa.BinaryArray:
+    return pa.concat_arrays(chunks, memory_pool=arrays.streaming_pool())

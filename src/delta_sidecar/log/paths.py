@@ -9,6 +9,8 @@ path stays relative. Keys are only compared; what is emitted keeps the log's own
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Protocol
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
@@ -30,6 +32,15 @@ _SLASH_MARK = b"\xff/"
 """Stands for an escaped slash: 0xff is in no UTF-8 text, so nothing else can spell it."""
 
 
+class HasKey(Protocol):
+    """An action that names a file."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def deletionVector(self) -> DeletionVector | None: ...
+
+
 class KeyMaker:
     """Makes replay keys for the table at `root_uri`."""
 
@@ -43,6 +54,19 @@ class KeyMaker:
         """The key of one file."""
         canonical = self.canonical(path)
         return canonical if vector is None else canonical + b"\0" + vector.unique_id.encode()
+
+    def key_list(self, files: Sequence[HasKey]) -> list[bytes]:
+        """The keys of many files: all at once where no path needs another spelling and none has a deletion vector."""
+        text = "\n".join([file.path for file in files])
+        if (
+            text.count("\n") < len(files)
+            and not _is_suspect(text)
+            and "\n/" not in text
+            and "\n." not in text
+            and not any(file.deletionVector for file in files)
+        ):
+            return text.encode("utf-8", "surrogatepass").split(b"\n") if files else []
+        return [self.key(file.path, file.deletionVector) for file in files]
 
     def canonical(self, path: str) -> bytes:
         """The canonical path alone."""

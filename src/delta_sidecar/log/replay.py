@@ -45,7 +45,7 @@ class Replay:
         for batch in batches:
             live = self._judge(batch, added)
             added.add(batch.add_keys)
-            removed.add(batch.remove_keys)
+            removed.collect(batch.remove_keys)
             if live is not None:
                 yield live
         self.mask.absorb(added)
