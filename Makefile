@@ -6,6 +6,7 @@ SHELL := /bin/sh
 PYTHON ?=
 N ?= 1000000
 EXAMPLES ?= 20000
+CASES ?= 10000
 WORKERS ?= 2
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
@@ -48,6 +49,10 @@ format: $(VENV)/.installed ## Format the code and mend what ruff can
 .PHONY: properties
 properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases a property (20000)
 	DELTA_SIDECAR_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) tests/properties $(PYTEST_ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to its files (10000)
+	DELTA_SIDECAR_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers

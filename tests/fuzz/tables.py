@@ -152,7 +152,7 @@ def _file(made: Made, version: int, number: int, vector: DeletionVector | None =
         _path(version, number),
         size=size,
         modification_time=1_700_000_000_000 + size,
-        partition={"p": row["p"]},
+        partition={"p": f"h{version}"},
         stats=stats | loose,
         dv=vector,
         tags={"n": str(size)} if number == 1 else None,
