@@ -103,11 +103,13 @@ class FileScan:
         done = self.metrics
         counts = (
             f"{done.files_emitted:,} files emitted, {done.files_pruned:,} of {done.files_considered:,} pruned, "
-            f"{done.commits_scanned} of {done.commits_total} commits and "
-            f"{done.row_groups_read} of {done.row_groups_total} row groups read"
+            f"{done.commits_scanned} of {done.commits_total} commits, "
+            + (f"{done.parts_read} of {done.parts_total} parts and " if done.parts_total else "")
+            + f"{done.row_groups_read} of {done.row_groups_total} row groups read"
         )
         cost = f"{done.requests:,} requests, {done.bytes_read:,} bytes, {done.elapsed_s:.3f} s"
-        return f"{self.plan}\ndone       {counts}\ncost       {cost}"
+        fallback = f"\nfallback   {done.fallback_reason}" if done.fallback_reason else ""
+        return f"{self.plan}\ntier       {done.tier}{fallback}\ndone       {counts}\ncost       {cost}"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self._batches
