@@ -22,7 +22,6 @@ from delta_sidecar.values.bucket import (
     TimeType,
     bucket_expression,
     bucket_of,
-    granularity_of,
     our_bucket,
     unix_bucket_expression,
 )
@@ -94,7 +93,6 @@ def test_the_expressions_are_the_documented_ones() -> None:
 def test_every_expression_of_ours_is_known_for_what_it_is(granularity: Granularity, time_type: TimeType) -> None:
     expression = bucket_expression("`a b`", granularity, time_type)
     assert our_bucket(expression, "`a b`", time_type) == OurBucket(granularity, exact=True)
-    assert granularity_of(expression, "a b") == granularity
     other = next(name for name in TIME_TYPES if name != time_type)
     assert our_bucket(expression, "`a b`", other) is None, "another type's expression would depend on the zone"
     older = unix_bucket_expression("`a b`", granularity)

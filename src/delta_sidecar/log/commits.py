@@ -25,7 +25,7 @@ from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
-_BLOCK = 1 << 20
+_BLOCK = 256 << 10
 """Bytes of commit text parsed at a time."""
 HELD_LIMIT = 4 << 20
 """A commit larger than this is streamed, never held."""

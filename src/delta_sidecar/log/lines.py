@@ -16,7 +16,7 @@ from delta_sidecar.storage.store import Buffer
 
 T = TypeVar("T")
 
-_BLOCK = 1 << 20
+_BLOCK = 256 << 10
 """Bytes of text parsed at a time."""
 _TEXT_MAPS = ("partitionValues", "tags", "configuration")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _RECENT_LIMIT = 16_384
 """Keys that are held as objects, each twice the size of its bytes, before they go into a run."""
-_MANY = 1_000
+_MANY = 500
 _TOGETHER = 16
 """Chunks of keys that are joined: a look-up goes through all chunks, and joining all at once would double them."""
 _SORTED_LIMIT = 50_000

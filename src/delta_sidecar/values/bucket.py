@@ -102,12 +102,6 @@ def our_bucket(expression: str, column: str, time_type: TimeType) -> OurBucket |
     return None
 
 
-def granularity_of(expression: str, column: str) -> Granularity | None:
-    """The granularity of our bucket over the column of that name, whichever time type it has; None if not ours."""
-    found = (our_bucket(expression, quoted(column), time_type) for time_type in TIME_TYPES)
-    return next((bucket.granularity for bucket in found if bucket is not None), None)
-
-
 @dataclass(frozen=True, slots=True)
 class BucketColumn:
     """A bucket of ours in a table."""
