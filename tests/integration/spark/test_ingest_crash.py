@@ -13,7 +13,7 @@ import pytest
 from delta_sidecar import DeltaTable
 from tests.cli.running import COMMAND, sidecar
 
-MINUTES = 1500
+MINUTES = 400
 
 
 def write_minutes(path: Path) -> None:
