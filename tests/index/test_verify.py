@@ -15,8 +15,8 @@ import pytest
 from delta_sidecar.errors import TableNotFoundError, VersionNotFoundError
 from delta_sidecar.index import verify
 from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.entries import FileEntry, PartList
-from delta_sidecar.index.manifest import Manifest, Sort, decode, encode
+from delta_sidecar.index.entries import FileEntry
+from delta_sidecar.index.manifest import Manifest, Sort, decode, encode, parts_json
 from delta_sidecar.index.names import SIDECARS
 from delta_sidecar.index.verify import VerifyReport, verify_index
 from delta_sidecar.log.actions import Protocol
@@ -81,7 +81,7 @@ class Table:
         """Other contents under a checksum that is right."""
         manifest = decode(self.manifest.read_bytes(), "m")
         if "parts" in changes:
-            changes["parts"] = PartList.of(changes["parts"])
+            changes["parts_json"] = parts_json(changes.pop("parts"))
         self.manifest.write_bytes(encode(msgspec.structs.replace(manifest, **changes)))
 
     def edit_part(self, number: int = 0, **changes: Any) -> None:

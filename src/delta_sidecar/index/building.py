@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from delta_sidecar.index.discovery import commit_identity
-from delta_sidecar.index.entries import PartEntry, PartList
+from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.manifest import FORMAT, Manifest, Sort, totals
+from delta_sidecar.index.manifest import FORMAT, Manifest, Sort, parts_json, totals
 from delta_sidecar.index.names import part_id
 from delta_sidecar.index.parts import PART_GOAL, PART_ROWS, write_part
 from delta_sidecar.index.rows import joined, sorted_rows
@@ -107,7 +107,7 @@ class Build:
             sort=Sort(sort.kind, list(sort.path), self.layout.granularity),
             files=files,
             bytes=size,
-            parts=PartList.of(sorted(parts, key=key_order)),
+            parts_json=parts_json(sorted(parts, key=key_order)),
             commit=commit_identity(self.snapshot),
             time_column=[] if time_leaf is None else list(time_leaf.path),
             records=records,

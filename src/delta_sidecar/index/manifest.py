@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final, Literal
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.entries import PartEntry, PartList
 from delta_sidecar.index.layout import Layout, Path, SortKey, SortKind
+from delta_sidecar.index.names import manifest_name
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.protocol import mapping_mode
 from delta_sidecar.log.schema import DataType, StructType, parse_schema
@@ -51,8 +53,8 @@ class Sort(msgspec.Struct, frozen=True, omit_defaults=True):
     granularity: Literal["month", "day", "hour", "minute", "second"] | None = None
 
 
-class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An index at one version."""
+class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
+    """An index at one version. Its parts are read when they are asked for: the first file of a listing needs none."""
 
     format: int
     writer: str
@@ -66,14 +68,26 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True):
     sort: Sort
     files: int
     bytes: int
-    parts: PartList
-    """In the order of their keys."""
+    parts_json: msgspec.Raw = msgspec.field(name="parts")
+    """See `parts`."""
     commit: CommitIdentity | None = None
     """None where the version has a checkpoint but no commit file any more."""
     time_column: list[str] = []
     records: int | None = None
     built_at: int = 0
     """Milliseconds since 1970."""
+
+    @cached_property
+    def parts(self) -> PartList:
+        """In the order of their keys."""
+        try:
+            found = _parts.decode(self.parts_json)
+        except msgspec.DecodeError as error:
+            raise CorruptIndexError(
+                f"{manifest_name(self.version)} has no list of parts ({error}); build the index again"
+            ) from None
+        found.check(manifest_name(self.version))
+        return found
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -91,10 +105,15 @@ class _Format(msgspec.Struct, frozen=True):
     format: int
 
 
+_BEGIN: Final = b'{"crc32":"'
+_MIDDLE: Final = b'","manifest":'
+
+
 # Made here: the first use of a type costs a millisecond.
 _sealed = msgspec.json.Decoder(_Sealed)
 _format = msgspec.json.Decoder(_Format)
 _manifest = msgspec.json.Decoder(Manifest)
+_parts = msgspec.json.Decoder(PartList)
 
 
 def encode(manifest: Manifest) -> bytes:
@@ -105,24 +124,47 @@ def encode(manifest: Manifest) -> bytes:
 def decode(data: Buffer, where: str) -> Manifest:
     """The manifest; `CorruptIndexError` for one that is broken, or of a format this version does not know."""
     try:
-        sealed = _sealed.decode(data)
-        inner = bytes(sealed.manifest)
-        if _digest(inner) != sealed.crc32:
+        digest, inner = _opened(data)
+        if _digest(inner) != digest:
             raise CorruptIndexError(f"{where} is damaged: its checksum does not agree; build the index again")
-        found = _format.decode(inner).format
-        if found != FORMAT:
-            raise CorruptIndexError(
-                f"{where} has format {found}, and this version reads {FORMAT}; update delta-sidecar"
-            )
-        manifest = _manifest.decode(inner)
-        manifest.parts.check(where)
+        try:
+            manifest = _manifest.decode(inner)
+        except msgspec.ValidationError:
+            _check_format(_format.decode(inner).format, where)
+            raise
+        _check_format(manifest.format, where)
         return manifest
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptIndexError(f"{where} is not a manifest ({error}); build the index again") from None
 
 
-def _digest(data: bytes) -> str:
+def _opened(data: Buffer) -> tuple[str, Buffer]:
+    """The checksum and the bytes that it is of. Written as we write it, the envelope need not be parsed."""
+    view = memoryview(data)
+    digest, begins = len(_BEGIN), len(_BEGIN) + 8 + len(_MIDDLE)
+    if bytes(view[:digest]) == _BEGIN and bytes(view[digest + 8 : begins]) == _MIDDLE and bytes(view[-1:]) == b"}":
+        return bytes(view[digest : digest + 8]).decode("latin-1"), view[begins:-1]
+    sealed = _sealed.decode(data)
+    return sealed.crc32, bytes(sealed.manifest)
+
+
+def _check_format(found: int, where: str) -> None:
+    if found != FORMAT:
+        raise CorruptIndexError(f"{where} has format {found}, and this version reads {FORMAT}; update delta-sidecar")
+
+
+def _digest(data: Buffer) -> str:
     return f"{zlib.crc32(data):08x}"
+
+
+def with_parts(manifest: Manifest, parts: Iterable[PartEntry]) -> Manifest:
+    """The same manifest with other parts."""
+    return msgspec.structs.replace(manifest, parts_json=parts_json(parts))
+
+
+def parts_json(parts: Iterable[PartEntry]) -> msgspec.Raw:
+    """Parts as a manifest holds them."""
+    return msgspec.Raw(msgspec.json.encode(PartList.of(parts)))
 
 
 def totals(parts: Iterable[PartEntry]) -> tuple[int, int, int | None]:

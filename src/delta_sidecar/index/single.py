@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
-from delta_sidecar.index.entries import PartEntry, PartList
-from delta_sidecar.index.manifest import FORMAT, Manifest
+from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.manifest import FORMAT, Manifest, with_parts
 from delta_sidecar.index.names import single_id
 from delta_sidecar.index.parts import MANIFEST_KEY, file_entry, is_whole
 from delta_sidecar.storage.store import Store
@@ -33,4 +33,4 @@ def read_single(store: Store, directory: str, version: int) -> Manifest | None:
     # What its entry would tell of keys and times is left unknown: its rows are few.
     rows = footer.num_rows
     entry = PartEntry(single_id(version), rows, 0, file_entry(data), key_unknown=rows, time_unknown=rows, vectors=rows)
-    return msgspec.structs.replace(manifest, parts=PartList.of([entry]))
+    return with_parts(manifest, [entry])

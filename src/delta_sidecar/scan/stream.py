@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -237,7 +238,8 @@ class FileScan:
             depth=self._settings.row_groups_per_batch,
         )
         if self._limit is None:
-            parts.begin()
+            with suppress(CorruptIndexError):  # found again, and answered for, when the index's turn comes
+                parts.begin()
         return parts
 
     def _parts(self, replay: Replay, parts: PartScan) -> Generator[Listed, None, CorruptIndexError | None]:
