@@ -1,20 +1,19 @@
 """Random logs with indexes built at random moments of their history, and readers in every state.
 
-Parts, row groups, stats files and tails of real tables are large; here the limits are small, so that a few files show
+Parts, row groups and tails of real tables are large; here the limits are small, so that a few files show
 what a million would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
 
-from delta_sidecar.index import part_reader
 from delta_sidecar.index import parts as index_parts
 from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.scan import parts as scan_parts
@@ -30,6 +29,7 @@ class Build:
     """One build of an index: when, and how."""
 
     version: int
+    """Modulo the length of the history."""
     late: bool
     """After the log was finished and damaged, instead of when the version was the newest."""
     sort_column: str | None
@@ -43,7 +43,8 @@ class Reader:
 
     row_group_rows: int
     in_threads: bool
-    stats_by_ranges: bool
+    is_warm: bool
+    """Whether the table is opened again and again while it grows, by a process that remembers it."""
 
 
 builds = st.builds(
@@ -57,12 +58,19 @@ builds = st.builds(
 readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans())
 
 
-def build_indexed(scenario: Scenario, root: Path, wanted: list[Build]) -> tuple[BuiltLog, set[int]]:
-    """The log of a scenario with its indexes, and their versions."""
+def build_indexed(
+    scenario: Scenario, root: Path, wanted: list[Build], look: Callable[[BuiltLog], None]
+) -> tuple[BuiltLog, set[int]]:
+    """The log of a scenario with its indexes, and their versions; `look` is called whenever something has changed."""
     done: set[int] = set()
+    wanted = [replace(how, version=how.version % len(scenario.history)) for how in wanted]
 
     def now(built: BuiltLog) -> None:
-        done.update(_build(built, b) for b in wanted if b.version == built.builder.version and not b.late)
+        look(built)
+        for how in wanted:
+            if how.version == built.builder.version and not how.late:
+                done.add(_build(built, how))
+                look(built)
 
     built = build(scenario, root, now)
     for late in sorted((b for b in wanted if b.late), key=lambda b: b.version):
@@ -79,12 +87,10 @@ def _build(built: BuiltLog, how: Build) -> int:
 
 @contextmanager
 def small_limits(reader: Reader) -> Iterator[None]:
-    """Row groups of a few rows, decoding on threads, stats files read by ranges: as with large tables."""
+    """Row groups of a few rows, decoding on threads: as with large tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_parts, "ROW_GROUP_ROWS", reader.row_group_rows)
         if reader.in_threads:
             patch.setattr(scan_parts, "_FEW_ROWS", -1)
             patch.setattr(scan_parts, "_HELPERS", 1)
-        if reader.stats_by_ranges:
-            patch.setattr(part_reader, "WHOLE_STATS", 0)
         yield
