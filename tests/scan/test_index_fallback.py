@@ -6,11 +6,16 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from delta_sidecar import DeltaTable
+from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index.names import SIDECARS
+from delta_sidecar.index.parts import read_keys
+from delta_sidecar.index.single import read_single
 from delta_sidecar.scan import parts as scan_parts
 from delta_sidecar.scan.metrics import ScanMetrics
 from delta_sidecar.storage.cache import shared_cache
@@ -172,6 +177,34 @@ def test_a_table_opened_before_the_damage(tmp_path: Path) -> None:
     with table.scan_files() as scan:
         assert sorted(size for batch in scan for size in batch["size"].to_pylist()) == sorted(made.live())
     assert scan.metrics.tier == "checkpoint"
+
+
+@pytest.mark.parametrize("batches", range(1, 9))
+def test_an_index_that_goes_while_it_is_read(tmp_path: Path, batches: int) -> None:
+    """What is out is known by parts that are gone, too: the right files, or one clear error, but no guess."""
+    made = make_table(tmp_path, checkpoint=2, vectors=True)
+    with DeltaTable(str(made.root)).scan_files() as scan:
+        found = [size for batch in islice(scan, batches) for size in batch["size"].to_pylist()]
+        shutil.rmtree(made.sidecars)
+        complete = True
+        try:
+            for batch in scan:
+                found += batch["size"].to_pylist()
+        except CorruptIndexError:
+            complete = False
+    assert not complete or sorted(found) == sorted(made.live())
+    assert len(found) == len(set(found))
+    assert set(found) <= set(made.live())
+
+
+@with_vectors
+def test_keys_of_a_part_that_speaks_for_itself(tmp_path: Path, vectors: bool) -> None:
+    made = make_table(tmp_path, single=True, vectors=vectors)
+    manifest = read_single(made.store, SIDECARS, INDEXED)
+    assert manifest is not None
+    keys = read_keys(made.store, SIDECARS, manifest.parts[0])
+    assert sorted(keys.column("path").to_pylist()) == sorted(body["path"] for body in made.live(INDEXED).values())
+    assert (keys.column("deletion_vector").null_count < keys.num_rows) == vectors
 
 
 @with_vectors

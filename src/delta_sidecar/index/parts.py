@@ -104,7 +104,8 @@ def read_keys(store: Store, directory: str, entry: PartEntry) -> pa.RecordBatch:
     with _guarded(entry.core_name):
         found = pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)
     vector_type = FILE_SCHEMA.field("deletion_vector").type
-    vectors = whole(found.column("dv")) if entry.vectors else pa.nulls(entry.rows, vector_type)
+    # A part that speaks for itself does not tell how many of its rows have one: the column may be left out.
+    vectors = whole(found.column("dv")) if "dv" in found.column_names else pa.nulls(entry.rows, vector_type)
     return pa.RecordBatch.from_arrays([whole(found.column("path")), vectors], names=["path", "deletion_vector"])
 
 
