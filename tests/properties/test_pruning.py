@@ -25,8 +25,11 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
+from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.storage import open_store
 from delta_sidecar.testing.data_files import write_data_file
 from delta_sidecar.testing.table_builder import LogBuilder
+from tests.index.models import small_parts
 from tests.properties.predicates import Predicate, predicates
 from tests.properties.settings import random_cases, shards
 
@@ -85,6 +88,12 @@ _row = st.fixed_dictionaries({name: st.none() | st.sampled_from(pool) for name, 
 _files = st.lists(
     st.tuples(st.sampled_from(PARTITIONS), st.lists(_row, min_size=1, max_size=4)), min_size=1, max_size=3
 )
+_indexes = st.builds(
+    BuildOptions,
+    sort_column=st.sampled_from([None, "modification_time", "p", *(name for name in COLUMNS if name != "b")]),
+    time_column=st.sampled_from([None, "t", "n", "e"]),
+    part_rows=st.integers(1, 2),
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,26 +125,43 @@ def write_with_deltalake(root: Path, files: Sequence[Sequence[Row]]) -> None:
 
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
-@given(files=_files.map(numbered), predicate=predicates(LITERALS), typed=st.booleans())
-def test_builder_tables(shard: int, files: list[list[Row]], predicate: Predicate, typed: bool) -> None:
+@given(files=_files.map(numbered), predicate=predicates(LITERALS), typed=st.booleans(), index=_indexes)
+def test_builder_tables(
+    shard: int, files: list[list[Row]], predicate: Predicate, typed: bool, index: BuildOptions
+) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         write_with_builder(root, files, typed)
         check(root, files, predicate)
+        check_with_index(root, files, predicate, index)
     finally:
         shutil.rmtree(root)
 
 
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
-@given(files=_files.map(numbered), predicate=predicates(LITERALS))
-def test_deltalake_tables(shard: int, files: list[list[Row]], predicate: Predicate) -> None:
+@given(files=_files.map(numbered), predicate=predicates(LITERALS), index=_indexes)
+def test_deltalake_tables(shard: int, files: list[list[Row]], predicate: Predicate, index: BuildOptions) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         write_with_deltalake(root, files)
         check(root, files, predicate)
+        check_with_index(root, files, predicate, index)
     finally:
         shutil.rmtree(root)
+
+
+def check_with_index(root: Path, files: Sequence[Sequence[Row]], predicate: Predicate, options: BuildOptions) -> None:
+    """The same through an index, sorted by any column, its bounds in the core and in the stats."""
+    with small_parts(single=0):
+        build_index(open_store(str(root)), options=options)
+    note(f"index: {options}")
+    with DeltaTable(str(root)).scan_files(str(predicate)) as scan:
+        list(scan)
+    assert scan.metrics.tier == "index"
+    tried["indexed"] += 1
+    tried["parts passed over"] += scan.metrics.parts_total - scan.metrics.parts_read
+    check(root, files, predicate)
 
 
 def check(root: Path, files: Sequence[Sequence[Row]], predicate: Predicate) -> None:
