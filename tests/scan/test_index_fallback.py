@@ -339,6 +339,37 @@ def test_an_older_index_whose_tail_has_a_gap(tmp_path: Path) -> None:
     assert tiers(check_listings(made)) == {"checkpoint"}
 
 
+# A process that remembers the table.
+
+
+def test_a_remembered_table_dropped_and_made_again(tmp_path: Path) -> None:
+    check_listings(make_table(tmp_path, checkpoint=2, vectors=True), cold=False)
+    for other in ("t-2", "t-1"):
+        shutil.rmtree(tmp_path)
+        made = make_table(tmp_path, table_id=other, vectors=other == "t-1")
+        assert tiers(check_listings(made, cold=False)) == {"index"}
+
+
+@pytest.mark.parametrize("kept", [INDEXED, HEAD - 1])
+def test_a_remembered_table_set_back(tmp_path: Path, kept: int) -> None:
+    made = make_table(tmp_path)
+    check_listings(made, cold=False)
+    for version in range(kept + 1, HEAD + 1):
+        made.builder.drop(version)
+    del made.builder.history[kept + 1 :]
+    assert tiers(check_listings(made, cold=False)) == {"index"}
+    made.builder.commit(remove("p=h1/part-1.parquet")).commit(remove("p=h2/part-2.parquet"))
+    assert tiers(check_listings(made, cold=False)) == {"index"}
+
+
+def test_a_remembered_table_with_a_newer_index(tmp_path: Path) -> None:
+    made = make_table(tmp_path, vectors=True)
+    check_listings(made, cold=False)
+    index(made)
+    made.builder.commit(remove("p=h3/part-1.parquet"))
+    assert tiers(check_listings(made, cold=False)) == {"index"}
+
+
 # What else lies about.
 
 
