@@ -31,11 +31,6 @@ def streaming_pool() -> pa.MemoryPool | None:
         return None
 
 
-def allocate(size: int) -> pa.Buffer:
-    """Memory to be filled, of the streaming pool."""
-    return pa.allocate_buffer(size, memory_pool=streaming_pool())
-
-
 def _validity(values: Sequence[Any]) -> tuple[pa.Buffer | None, int]:
     """The validity bitmap (None when all are valid) and the number of nulls."""
     if None not in values:

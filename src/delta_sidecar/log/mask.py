@@ -116,8 +116,13 @@ class Mask:
         at = bisect_left(self._sorted, low)
         return at < len(self._sorted) and self._sorted[at][: len(high)] <= high
 
-    def hidden(self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker) -> NDArray[np.bool_] | None:
-        """Which files of a sealed mask's base are hidden; None when none is."""
+    def hidden(
+        self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker, are_plain: bool = False
+    ) -> NDArray[np.bool_] | None:
+        """Which files of a sealed mask's base are hidden; None when none is. Of `are_plain` paths it is known that none
+        has another spelling."""
+        if are_plain and vectors.null_count == len(vectors):
+            return self.seen(paths.view(pa.binary()))
         if self._by_name is None or vectors.null_count < len(vectors):
             return self.seen(maker.keys(paths, vectors))
         rows = self._by_name.passing(paths)

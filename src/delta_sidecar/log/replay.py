@@ -74,17 +74,19 @@ class Replay:
         for batch in rows:
             self.mask.add(maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
 
-    def base(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The live rows of the base. They need `path` and `deletion_vector` while anything is masked."""
+    def base(self, rows: Iterable[pa.RecordBatch], are_plain: bool = False) -> Iterator[pa.RecordBatch]:
+        """The live rows of the base. They need `path` and `deletion_vector` while anything is masked; `are_plain`: no
+        path has another spelling."""
         for batch in rows:
-            live = self._unmasked(batch)
+            live = self._unmasked(batch, are_plain)
             if live is not None:
                 yield live
 
-    def _unmasked(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+    def _unmasked(self, batch: pa.RecordBatch, are_plain: bool) -> pa.RecordBatch | None:
         if not len(self.mask):
             return batch if batch.num_rows else None
-        return _keep(batch, self.mask.hidden(batch.column("path"), batch.column("deletion_vector"), self._maker))
+        paths, vectors = batch.column("path"), batch.column("deletion_vector")
+        return _keep(batch, self.mask.hidden(paths, vectors, self._maker, are_plain))
 
 
 def _repeated(keys: list[bytes]) -> Flags | None:

@@ -33,16 +33,16 @@ from delta_sidecar.scan.files import FilePruner
 from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
 from delta_sidecar.scan.prefetch import Ahead, Ordered
 from delta_sidecar.scan.prune import may_match
-from delta_sidecar.storage.pool import disk_thread, submit
+from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Store
 
 Flags: TypeAlias = NDArray[np.bool_]
 
 _HELPERS = min(1, (os.cpu_count() or 1) - 1)
 """Threads that decode beside the consumer's own: more cost memory in proportion and soon wait for each other."""
-_AHEAD = 6
-"""Parts on their way at once, at most; the bytes of the read-ahead bound them, too."""
-_AHEAD_LOCAL = 1
+_AHEAD = 4
+"""Parts on their way at once, at most; the bytes of the read-ahead bound them, too. Local ones are read when it is
+their turn."""
 _FEW_PARTS = 4
 """A scan of so few parts may be asked again: their cores go into the cache."""
 _FEW_ROWS = 3 * ROW_GROUP_ROWS
@@ -120,7 +120,7 @@ class PartScan:
         if self._cores is not None:
             return
         self._parts = self._chosen_parts()
-        ahead = 1 if self.limit is not None else _AHEAD_LOCAL if self._is_local else _AHEAD
+        ahead = 0 if self._is_local else 1 if self.limit is not None else _AHEAD
         wanted = StatsColumns(self.columns.stats_paths)
         chosen: Iterator[_Chosen]
         if wanted.needs_stats(self.base.layout) and not self.columns.all_stats:
@@ -177,18 +177,15 @@ class PartScan:
         if part.stats is None:
             return self._send_for_core(_Chosen(part))
         paths = StatsColumns(self.columns.stats_paths).in_stats(self.base.layout)
-        return self._submit(fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
+        return begin(self.store, fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
 
     def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
         keep = len(self._parts) <= _FEW_PARTS
-        return self._submit(fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
+        return begin(self.store, fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
 
     @property
     def _is_local(self) -> bool:
         return self.store.local_path("x") is not None
-
-    def _submit(self, fetch: Callable[..., PartFile], *arguments: object) -> Future[PartFile]:
-        return disk_thread().submit(fetch, *arguments) if self._is_local else submit(fetch, *arguments)
 
     def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
         """Parts in which some row may match by its stats."""
@@ -197,7 +194,7 @@ class PartScan:
             if part.stats is None:
                 yield _Chosen(part)
                 continue
-            stats = file.read(range(file.metadata.num_row_groups), file.positions(paths)).combine_chunks()
+            stats = file.read(range(file.metadata.num_row_groups), file.positions(paths))
             keep = arrays.to_numpy_bool(self.pruner.passing(bounds_only(stats, self.base.layout)))
             if keep.any():
                 is_settled = self._is_settled(stats)
@@ -248,7 +245,7 @@ class PartScan:
         self, found: pa.RecordBatch, paths: tuple[bytes, bytes] | None, stats_are_settled: bool = False
     ) -> Listed:
         hides = paths is None or self.replay.mask.reaches(*paths)
-        live = next(iter(self.replay.base([found])), None) if hides else found
+        live = next(iter(self.replay.base([found], are_plain=paths is not None)), None) if hides else found
         return (
             Listed(found.slice(0, 0), 0)
             if live is None

@@ -132,7 +132,10 @@ class Ahead(Generic[Item, T]):
 
     def begin(self) -> None:
         """Send for what there is room for, without waiting for an answer."""
-        while not self._stopped and len(self._sent) < self._most:
+        self._fill(self._most)
+
+    def _fill(self, most: int) -> None:
+        while not self._stopped and len(self._sent) < most:
             if self._next is None:
                 self._next = next(self._items, None)
             if self._next is None or not shared_read_ahead.take(self._size(self._next), needed=not self._sent):
@@ -144,7 +147,7 @@ class Ahead(Generic[Item, T]):
     def __iter__(self) -> Iterator[tuple[Item, T]]:
         try:
             while True:
-                self.begin()
+                self._fill(max(1, self._most))
                 if not self._sent:
                     return
                 item, answer = self._sent[0]
@@ -153,7 +156,7 @@ class Ahead(Generic[Item, T]):
                 self.begin()
                 yield item, result
                 self._give_back(0 if self._stopped else self._size(item))
-                del result
+                del answer, result
         finally:
             self.close()
 

@@ -6,6 +6,7 @@ lists in no order, and reports no short read. Plain system calls do all that in 
 
 from __future__ import annotations
 
+import mmap
 import os
 import uuid
 from collections.abc import Hashable, Iterator, Sequence
@@ -13,7 +14,6 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
 
-from delta_sidecar import arrays
 from delta_sidecar.errors import (
     AccessDeniedError,
     InputError,
@@ -190,9 +190,9 @@ def _read_exactly(descriptor: int, start: int, length: int, path: str) -> Buffer
 
 
 def _read_large(descriptor: int, start: int, length: int, path: str) -> memoryview:
-    """Into memory that goes back to the system when it is let go: what Python's own allocator keeps for the next time,
-    it keeps once for every thread."""
-    view = memoryview(arrays.allocate(length))
+    """Into memory of its own, which goes back to the system at once when it is let go: what an allocator keeps for the
+    next time, it keeps for every thread that reads."""
+    view = memoryview(mmap.mmap(-1, length))
     done = 0
     while done < length:
         count = os.preadv(descriptor, [view[done:]], start + done)

@@ -26,21 +26,13 @@ def request_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, thread_name_prefix="delta-sidecar-io")
 
 
-@cache
-def disk_thread() -> ThreadPoolExecutor:
-    """The one thread that reads large local files: every thread that does keeps megabytes of its own to reuse."""
-    return ThreadPoolExecutor(1, thread_name_prefix="delta-sidecar-disk")
-
-
 if hasattr(os, "register_at_fork"):
-    # A child has none of the threads.
-    os.register_at_fork(after_in_child=request_pool.cache_clear)
-    os.register_at_fork(after_in_child=disk_thread.cache_clear)
+    os.register_at_fork(after_in_child=request_pool.cache_clear)  # the child has none of the threads
 
 
 def begin(store: Store, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-    """Begin an I/O call on a store: on the pool, but where it is a local directory at once, right here. A small file is
-    read before a thread has begun, and every thread costs memory."""
+    """Begin an I/O call on a store: on the pool, but where it is a local directory at once, right here. A file is read
+    before a thread has begun, and every thread costs memory."""
     if store.local_path(".") is None:
         return submit(function, *args, **kwargs)
     done: Future[R] = Future()
