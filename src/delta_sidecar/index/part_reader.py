@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
-from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
+from delta_sidecar.errors import CorruptIndexError, StorageError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, descendant, whole
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout, Path
@@ -41,13 +41,15 @@ _RENAMED: Final = {"deletion_vector": "dv", "stats": STATS_JSON}
 class PartFile:
     """A Parquet file of a part, or the chunks of it that are needed. Its row groups may be read by several threads."""
 
-    def __init__(self, source: Callable[[], Any], name: str, checksums: bool = False) -> None:
-        """`source` gives a file to read from, a new one each time."""
+    def __init__(
+        self, source: Callable[[], Any], name: str, checksums: bool = False, metadata: pq.FileMetaData = None
+    ) -> None:
+        """`source` gives a file to read from, a new one each time; without `metadata` its end is read, too."""
         self._source = source
         self._checksums = checksums
         self._name = name
         self._idle: list[Any] = []
-        self.metadata: pq.FileMetaData = None
+        self.metadata: pq.FileMetaData = metadata
         with guarded(name):
             reader = self._open()
             self.metadata = reader.metadata
@@ -112,6 +114,7 @@ class PartFile:
         reader.open(
             self._source(),
             use_memory_map=False,
+            pre_buffer=False,
             metadata=self.metadata,
             page_checksum_verification=self._checksums,
         )
@@ -183,12 +186,17 @@ def _fetch_chunks(
         if zlib.crc32(footer) != entry.footer_crc32:
             raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
         held = {entry.size - tail: footer}
-        file = PartFile(lambda: pa.PythonFile(_Chunks(held, entry.size), mode="r"), path, checksums=True)
+        with guarded(path):
+            metadata = pq.read_metadata(pa.BufferReader(footer))
+        # Without the metadata Arrow would ask for the last 64 KB of the file, which are not here.
+        file = PartFile(
+            lambda: pa.PythonFile(_Chunks(held, entry.size), mode="r"), path, checksums=True, metadata=metadata
+        )
         if go_on():
             chunks = _chunk_ranges(file, paths)
             held |= {r.start: data for r, data in zip(chunks, store.get_ranges(path, chunks), strict=True)}
-    except ObjectNotFoundError:
-        raise CorruptIndexError(f"{path} is missing; build the index again") from None
+    except StorageError as error:
+        raise CorruptIndexError(f"{path} cannot be fetched ({error}); build the index again") from None
     return file
 
 
@@ -340,6 +348,14 @@ class PartRows:
             names.append(STATS_PARSED)
             columns.append(parsed_stats(found, self._layout, count))
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def part_keys(core: PartFile) -> pa.RecordBatch:
+    """`path` and `deletion_vector` of a part's rows: what replay needs."""
+    found = core.read(range(len(core.group_rows)), core.positions([("path",), ("dv",)]))
+    vectors = whole(found.column("dv")) if "dv" in found.column_names else None
+    columns = [whole(found.column("path")), normal(vectors, "deletion_vector", found.num_rows)]
+    return pa.RecordBatch.from_arrays(columns, names=["path", "deletion_vector"])
 
 
 def _fields(struct: pa.StructArray | None) -> dict[str, pa.Array]:

@@ -24,8 +24,16 @@ from delta_sidecar.index.base import IndexBase
 from delta_sidecar.index.columns import KINDS, STATS_JSON
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.part_cache import fetch_core_cached
-from delta_sidecar.index.part_reader import PartFile, PartRows, StatsColumns, are_known, bounds_only, fetch_stats
-from delta_sidecar.index.parts import ROW_GROUP_ROWS, read_keys
+from delta_sidecar.index.part_reader import (
+    PartFile,
+    PartRows,
+    StatsColumns,
+    are_known,
+    bounds_only,
+    fetch_stats,
+    part_keys,
+)
+from delta_sidecar.index.parts import ROW_GROUP_ROWS
 from delta_sidecar.log.file_rows import FileColumns
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.scan.expression import Expression
@@ -150,7 +158,8 @@ class PartScan:
     def keys_handed_out(self) -> Iterator[pa.RecordBatch]:
         """`path` and `deletion_vector` of every row that was handed out, read once more."""
         for part, spans in groupby(self._handed_out, key=attrgetter("part")):
-            keys = read_keys(self.store, self.base.directory, part)
+            # By the cache first: a part that came from there may be gone from the store.
+            keys = part_keys(fetch_core_cached(self.store, self.base.directory, part, keep=False))
             yield from (keys.slice(span.start, span.count) for span in spans)
 
     def close(self) -> None:
