@@ -1,6 +1,6 @@
 """Random logs with indexes built at random moments of their history, and readers in every state.
 
-Parts, row groups and tails of real tables are large; here the limits are small, so that a few files show
+Parts, row groups, stats files and tails of real tables are large; here the limits are small, so that a few files show
 what a million would.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from delta_sidecar.index import part_reader
 from delta_sidecar.index import parts as index_parts
 from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.scan import parts as scan_parts
@@ -43,6 +44,7 @@ class Reader:
 
     row_group_rows: int
     in_threads: bool
+    stats_by_ranges: bool
     is_warm: bool
     """Whether the table is opened again and again while it grows, by a process that remembers it."""
 
@@ -55,7 +57,7 @@ builds = st.builds(
     part_rows=st.integers(1, 3),
     limits=st.tuples(st.sampled_from([0, 0, 1, 2, 9]), st.integers(0, 4), st.integers(0, 3), st.integers(1, 5)),
 )
-readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans())
+readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans(), st.booleans())
 
 
 def build_indexed(
@@ -87,10 +89,12 @@ def _build(built: BuiltLog, how: Build) -> int:
 
 @contextmanager
 def small_limits(reader: Reader) -> Iterator[None]:
-    """Row groups of a few rows, decoding on threads: as with large tables."""
+    """Row groups of a few rows, decoding on threads, stats files read by ranges: as with large tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_parts, "ROW_GROUP_ROWS", reader.row_group_rows)
         if reader.in_threads:
             patch.setattr(scan_parts, "_FEW_ROWS", -1)
             patch.setattr(scan_parts, "_HELPERS", 1)
+        if reader.stats_by_ranges:
+            patch.setattr(part_reader, "WHOLE_STATS", 0)
         yield

@@ -13,13 +13,15 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index.builder import build_index
 from delta_sidecar.index.names import SIDECARS
 from delta_sidecar.index.parts import read_keys
 from delta_sidecar.index.single import read_single
 from delta_sidecar.scan import parts as scan_parts
 from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.testing.actions import remove
+from delta_sidecar.testing.actions import add, remove
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.fuzz.tables import DAMAGES, HEAD, INDEXED, Made, Query, check_listings, deleted, flipped, index, make_table
 
@@ -391,3 +393,21 @@ def test_versions_before_and_after_the_index(tmp_path: Path, version: int, check
     has_checkpoint = checkpoint is not None and version >= checkpoint
     expected = "index" if version >= INDEXED else "checkpoint" if has_checkpoint else "log"
     assert tiers(check_listings(made, version=version)) == {expected}
+
+
+def test_a_log_set_back_and_written_on_is_not_listed_by_its_old_index(tmp_path: Path) -> None:
+    """The same table id, and a commit file of the same size at the index's version: only its bytes tell."""
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    for version in range(6):
+        log.commit(add(f"a{version}.parquet", size=version + 100))
+    build_index(open_store(str(tmp_path)))
+    for version in (4, 5):
+        log.drop(version)
+    del log.history[4:]
+    for version in (4, 5):
+        log.commit(add(f"b{version}.parquet", size=version + 200))
+    with DeltaTable(str(tmp_path)).scan_files() as scan:
+        found = {path for batch in scan for path in batch.column("path").to_pylist()}
+    assert found == {"a0.parquet", "a1.parquet", "a2.parquet", "a3.parquet", "b4.parquet", "b5.parquet"}
+    assert scan.metrics.tier == "log"
+    assert "another commit file" in str(scan.metrics.fallback_reason)

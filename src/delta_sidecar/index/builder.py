@@ -119,9 +119,11 @@ def _is_current(found: FoundManifest, build: Build) -> bool:
 
 
 def _same_commit(found: FoundManifest, build: Build) -> bool:
-    """Commit files never change: one of another size is of another log, even if the table's id is the same."""
+    """Commit files never change: one with other bytes is of another log, even if the table's id is the same."""
     then, now = found.manifest.commit, commit_identity(build.snapshot)
-    return then is None or now is None or then.size == now.size
+    if then is None or now is None:
+        return True
+    return then.size == now.size and then.crc32 in (None, now.crc32)
 
 
 def _replaces(found: FoundManifest | None, build: Build) -> bool:

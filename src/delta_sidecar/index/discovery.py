@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -127,17 +128,17 @@ def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
 
 
 def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: str | None = None) -> None:
-    """The manifest was built at this table's very commit file, or at least at a version of this table's id; where
-    `known_id` is not given, that is asked of the log."""
+    """The manifest was built at this table's very commit file; or at one with the same bytes, or that is gone, and then
+    at a version of this table's id. Where `known_id` is not given, the log is asked for it."""
     meta, commit = commit_meta(store, listing, manifest.version), manifest.commit
     if meta is not None and commit is not None:
         if commit.is_of(meta):
             return
-        # Commit files never change, and a copy has the size: this is another history, even if the id is the same.
-        if commit.size != meta.size:
+        # Commit files never change: with other bytes this is another history, even if the id is the same.
+        if commit.size != meta.size or (commit.crc32 is not None and commit.crc32 != _crc32(store, meta)):
             raise CorruptIndexError(
-                f"{manifest_name(manifest.version)} was built at a commit file of {commit.size} bytes, and this one "
-                f"has {meta.size}; build the index again"
+                f"{manifest_name(manifest.version)} was built at another commit file of that version; "
+                "build the index again"
             )
     found = known_id or _table_id(store, manifest.version)
     if found != manifest.table_id:
@@ -145,6 +146,13 @@ def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: st
             f"{manifest_name(manifest.version)} is of another table ({manifest.table_id}, this one is "
             f"{found or 'unknown at that version'}); build the index again"
         )
+
+
+def _crc32(store: Store, meta: ObjectMeta) -> int:
+    found = 0
+    for chunk in store.get_stream(meta.path):
+        found = zlib.crc32(chunk, found)
+    return found
 
 
 def commit_meta(store: Store, listing: Listing, version: int) -> ObjectMeta | None:
@@ -160,7 +168,7 @@ def commit_meta(store: Store, listing: Listing, version: int) -> ObjectMeta | No
 
 def commit_identity(snapshot: Snapshot) -> CommitIdentity | None:
     meta = commit_meta(snapshot.store, snapshot.listing, snapshot.version)
-    return None if meta is None else CommitIdentity.of(meta)
+    return None if meta is None else CommitIdentity.of(meta, _crc32(snapshot.store, meta))
 
 
 def _table_id(store: Store, version: int) -> str | None:

@@ -32,10 +32,12 @@ class CommitIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     modified: int
     """Milliseconds since 1970."""
     etag: str | None = None
+    crc32: int | None = None
+    """Of its bytes: a copy of the log has other times and etags, and one that was written anew other bytes."""
 
     @classmethod
-    def of(cls, meta: ObjectMeta) -> CommitIdentity:
-        return cls(meta.size, meta.last_modified_ms, meta.etag)
+    def of(cls, meta: ObjectMeta, crc32: int | None = None) -> CommitIdentity:
+        return cls(meta.size, meta.last_modified_ms, meta.etag, crc32)
 
     def is_of(self, meta: ObjectMeta) -> bool:
         """Whether a listed file is the very one: same size, and same etag or, where either has none, same time."""

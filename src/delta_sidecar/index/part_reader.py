@@ -156,7 +156,7 @@ def _leaf_paths(field: pa.Field, above: Path) -> Iterator[Path]:
 def fetch_core(store: Store, directory: str, part: PartEntry) -> PartFile:
     """The core of a part, whole and checked."""
     path = f"{directory}/{part.core_name}"
-    file = PartFile.of(read_checked(store, path, part.core), path)
+    file = PartFile.of(_fetch_whole(store, path, part.core), path)
     if sum(file.group_rows) != part.rows or ("path",) not in file.leaves:
         raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
     return file
@@ -169,12 +169,22 @@ def fetch_stats(
     assert part.stats is not None
     path = f"{directory}/{part.stats_name}"
     if part.stats.size <= WHOLE_STATS:
-        file = PartFile.of(read_checked(store, path, part.stats), path)
+        file = PartFile.of(_fetch_whole(store, path, part.stats), path)
     else:
         file = _fetch_chunks(store, path, part.stats, paths, go_on)
     if sum(file.group_rows) != part.rows:
         raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
     return file
+
+
+def _fetch_whole(store: Store, path: str, entry: FileEntry) -> Buffer:
+    """A file of a part; whatever keeps it from coming is a reason to go on without the index."""
+    try:
+        return read_checked(store, path, entry)
+    except StorageError as error:
+        raise CorruptIndexError(
+            f"{path} cannot be fetched ({error}); check the store, or build the index again"
+        ) from None
 
 
 def _fetch_chunks(
@@ -196,7 +206,9 @@ def _fetch_chunks(
             chunks = _chunk_ranges(file, paths)
             held |= {r.start: data for r, data in zip(chunks, store.get_ranges(path, chunks), strict=True)}
     except StorageError as error:
-        raise CorruptIndexError(f"{path} cannot be fetched ({error}); build the index again") from None
+        raise CorruptIndexError(
+            f"{path} cannot be fetched ({error}); check the store, or build the index again"
+        ) from None
     return file
 
 

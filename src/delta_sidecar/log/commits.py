@@ -183,7 +183,7 @@ def _string_maps(maps: list[dict[str, str | None] | None]) -> pa.MapArray:
 
 def _deletion_vectors(vectors: list[DeletionVector | None]) -> pa.StructArray:
     if not any(vectors):
-        return pa.nulls(len(vectors), DELETION_VECTOR)
+        return arrays.nulls(len(vectors), DELETION_VECTOR)
     children = [
         arrays.strings([None if v is None else v.storageType for v in vectors]),
         arrays.strings([None if v is None else v.pathOrInlineDv for v in vectors]),

@@ -303,8 +303,11 @@ class _StateFinder:
 
 
 def _may_hold_state(block: bytes) -> bool:
-    """Whether lines may hold a protocol or metadata action; a key may be spelled with escapes."""
-    return b"protocol" in block or b"metaData" in block or b"\\u" in block
+    """Whether lines may hold a protocol or metadata action: one begins otherwise than those of files and the like."""
+    return any(line and not line.startswith(_OTHER_ACTIONS) for line in block.split(b"\n"))
+
+
+_OTHER_ACTIONS = (b'{"add":', b'{"remove":', b'{"commitInfo":', b'{"txn":', b'{"cdc":', b'{"domainMetadata":')
 
 
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int) -> Iterator[CommitRange]:

@@ -48,7 +48,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 _HELPERS = min(1, (os.cpu_count() or 1) - 1)
 """Threads that decode beside the consumer's own: more cost memory in proportion and soon wait for each other."""
-_AHEAD = 4
+_AHEAD = 3
 """Parts on their way at once, at most; the bytes of the read-ahead bound them, too. Local ones are read when it is
 their turn."""
 _FEW_PARTS = 4

@@ -9,10 +9,13 @@ from __future__ import annotations
 import mmap
 import os
 import uuid
+import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from operator import itemgetter
+
+import numpy as np
 
 from delta_sidecar.errors import (
     AccessDeniedError,
@@ -190,16 +193,38 @@ def _read_exactly(descriptor: int, start: int, length: int, path: str) -> Buffer
 
 
 def _read_large(descriptor: int, start: int, length: int, path: str) -> memoryview:
-    """Into memory of its own, which goes back to the system at once when it is let go: what an allocator keeps for the
-    next time, it keeps for every thread that reads."""
-    view = memoryview(mmap.mmap(-1, length))
+    """Into memory of its own, used again once nothing refers to it: fresh pages cost more than the reading, and what an
+    allocator keeps for the next time, it keeps for every thread that reads."""
+    memory = _spare_memory(length)
+    owner = np.frombuffer(memory, np.uint8, count=length)
+    # Views of views refer to the array, so that it goes after all of them.
+    weakref.finalize(owner, _spare_again, memory).atexit = False
+    view = memoryview(memory)[:length]
     done = 0
     while done < length:
         count = os.preadv(descriptor, [view[done:]], start + done)
         if not count:
             raise StorageError(f"{path} ends before byte {start + length}; it changed or was cut short")
         done += count
-    return view.toreadonly()
+    return memoryview(owner).toreadonly()  # type: ignore[arg-type]
+
+
+def _spare_memory(length: int) -> mmap.mmap:
+    for memory in list(_spare):
+        if length <= len(memory) <= 2 * length:
+            with suppress(ValueError):  # another thread was faster
+                _spare.remove(memory)
+                return memory
+    return mmap.mmap(-1, -(-length // _LARGE) * _LARGE)
+
+
+def _spare_again(memory: mmap.mmap) -> None:
+    if len(_spare) < _MOST_SPARE:
+        _spare.append(memory)
+
+
+_spare: list[mmap.mmap] = []
+_MOST_SPARE = 3
 
 
 @contextmanager
