@@ -20,7 +20,7 @@ class Settings:
     """Look for an index beside the checkpoint (`delta.sidecar.enabled`)."""
     commit_parallelism: int = 10
     """Commits fetched at once (`delta.commit.parallelism`)."""
-    row_groups_per_batch: int = 5
+    row_groups_per_batch: int = 4
     """Row groups of an index decoded ahead of the consumer, at most."""
     strategy: str = "auto"
     """`auto`, `reverse` or `forward`."""
