@@ -7,7 +7,7 @@ may match, the core is never fetched.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from delta_sidecar import arrays
 from delta_sidecar.index.base import IndexBase
 from delta_sidecar.index.columns import KINDS, STATS_JSON
-from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.entries import KeyValue, PartEntry
 from delta_sidecar.index.part_cache import fetch_core_cached
 from delta_sidecar.index.part_reader import (
     PartFile,
@@ -118,7 +118,8 @@ class PartScan:
     """Row groups decoded ahead of the consumer."""
     counts: PartCounts = field(default_factory=PartCounts)
     _handed_out: list[_Span] = field(default_factory=list)
-    _parts: list[PartEntry] = field(default_factory=list)
+    _parts: list[int] = field(default_factory=list)
+    """Positions of the chosen parts: an entry is made of a part when its turn comes."""
     _stats: Ahead[PartEntry, PartFile] | None = None
     _cores: Ahead[_Chosen, PartFile] | None = None
     _stopped: bool = False
@@ -132,11 +133,11 @@ class PartScan:
         wanted = StatsColumns(self.columns.stats_paths)
         chosen: Iterator[_Chosen]
         if wanted.needs_stats(self.base.layout) and not self.columns.all_stats:
-            self._stats = Ahead(iter(self._parts), self._send_for_stats, _stats_size, ahead)
+            self._stats = Ahead(self._entries(), self._send_for_stats, _stats_size, ahead)
             self._stats.begin()
             chosen = self._chosen_by_stats(self._stats)
         else:
-            chosen = map(_Chosen, self._parts)
+            chosen = map(_Chosen, self._entries())
         self._cores = Ahead(chosen, self._send_for_core, _core_size, ahead)
         if self._stats is None:
             self._cores.begin()
@@ -144,7 +145,8 @@ class PartScan:
     def listed(self) -> Iterator[Listed]:
         """The live files that may match, a row group at a time."""
         self.begin()
-        many = sum(part.rows for part in self._parts) > _FEW_ROWS
+        rows = self.base.manifest.parts.rows
+        many = sum(rows[part] for part in self._parts) > _FEW_ROWS
         alone = not many or self.limit is not None or self.columns.all_stats
         ordered = Ordered(self._tasks(), 0 if alone else _HELPERS, self.depth)
         try:
@@ -169,18 +171,20 @@ class PartScan:
             if ahead is not None:
                 ahead.close()
 
-    def _chosen_parts(self) -> list[PartEntry]:
-        """The parts that may hold a match by the manifest, the newest first."""
+    def _entries(self) -> Iterator[PartEntry]:
+        parts = self.base.manifest.parts
+        return (parts[at] for at in self._parts)
+
+    def _chosen_parts(self) -> list[int]:
+        """The parts that may hold a match by the manifest, the newest first: those of the greatest keys."""
         parts = self.base.manifest.parts
         self.counts.parts_total = len(parts)
         self.counts.row_groups_total = sum(-(-rows // ROW_GROUP_ROWS) for rows in parts.rows)
-        if self.pruning is None:
-            chosen = list(parts)
-        else:
+        chosen: Sequence[int] = range(len(parts))
+        if self.pruning is not None:
             bounds = PartBounds(parts, self.base.layout, self.timezone)
-            flags = arrays.to_numpy_bool(may_match(self.pruning, bounds, len(parts)))
-            chosen = [parts[i] for i in np.flatnonzero(flags).tolist()]
-        return sorted(chosen, key=_greatest_key, reverse=True)
+            chosen = np.flatnonzero(arrays.to_numpy_bool(may_match(self.pruning, bounds, len(parts)))).tolist()
+        return sorted(chosen, key=lambda part: _order(parts.key_max[part]), reverse=True)
 
     def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
         if part.stats is None:
@@ -307,7 +311,6 @@ def _core_size(chosen: _Chosen) -> int:
     return chosen.part.core.size
 
 
-def _greatest_key(part: PartEntry) -> tuple[bool, bool, float | str]:
-    """Parts by their greatest key, those without one first."""
-    high = part.key[1]
-    return high is not None, isinstance(high, str), 0 if high is None else high
+def _order(key: KeyValue) -> tuple[bool, bool, float | str]:
+    """Where a key stands among others; none comes first."""
+    return key is not None, isinstance(key, str), 0 if key is None else key

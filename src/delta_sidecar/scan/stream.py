@@ -237,7 +237,7 @@ class FileScan:
             limit=self._limit,
             depth=self._settings.row_groups_per_batch,
         )
-        if self._limit is None:
+        if self._limit is None and snapshot.store.local_path(".") is None:
             with suppress(CorruptIndexError):  # found again, and answered for, when the index's turn comes
                 parts.begin()
         return parts
