@@ -28,8 +28,8 @@ from delta_sidecar.storage.store import Buffer, Store
 
 _log = logging.getLogger(__name__)
 
-_PART_BYTES = 1_000
-"""About what the entry of a part takes in memory."""
+_IN_MEMORY = 4
+"""How many times its size in the manifest the list of parts takes in memory, about."""
 FARTHEST_BEHIND = 1_000
 """Versions that a hinted index may be behind the hinted checkpoint: as many commits as one page of a listing has."""
 
@@ -54,7 +54,7 @@ class IndexBase:
 
     @property
     def nbytes(self) -> int:
-        return _PART_BYTES * len(self.manifest.parts) + 4 * len(self.metadata.schemaString or "")
+        return _IN_MEMORY * len(memoryview(self.manifest.parts_json)) + 4 * len(self.metadata.schemaString or "")
 
     @property
     def protocol(self) -> Protocol:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import islice
 from types import TracebackType
 from typing import Any
@@ -67,7 +68,7 @@ class FileScan:
         strategy: str | None = None,
     ) -> None:
         check_limit(limit)
-        self._snapshot = snapshot
+        self._snapshot = self._pinned = snapshot
         self._settings = settings
         self._limit = limit
         self._output = output_columns(columns)
@@ -75,10 +76,7 @@ class FileScan:
         self._pruner = FilePruner(pruning, settings.partition_timezone)
         self._source = source_columns(self._output, self._pruner)
         chosen = choose_strategy(_check_strategy(strategy or settings.strategy), snapshot, limit)
-        self.plan: ScanPlan = make_plan(
-            snapshot, chosen, predicate, pruning, self._pruner.stats_columns, self._output, limit
-        )
-        self._pruning = pruning
+        self._predicate, self._pruning, self._chosen = predicate, pruning, chosen
         self._metrics = ScanMetrics(
             strategy=chosen[0], commits_total=len(snapshot.segment.commits), fallback_reason=snapshot.passed_over
         )
@@ -86,6 +84,12 @@ class FileScan:
         self._started = time.perf_counter()
         self._cost_before = _cost(snapshot)
         self._batches = self._run()
+
+    @cached_property
+    def plan(self) -> ScanPlan:
+        """What the scan will read, in which order, and why. Made when it is asked for: the first file does without."""
+        stats = self._pruner.stats_columns
+        return make_plan(self._pinned, self._chosen, self._predicate, self._pruning, stats, self._output, self._limit)
 
     @property
     def schema(self) -> pa.Schema:
