@@ -82,10 +82,12 @@ def first_file(base: str, options: dict[str, Any] | None = None) -> Run:
     def run(table: Path, spec: IndexedSpec) -> Answer:
         from delta_sidecar.scan.infos import file_infos
 
+        started = time.perf_counter()
         opened = _open(table, options=options)
         with opened.scan_files() as scan:
             count = 1 if next(file_infos(scan)).path else 0
-            return Answer(count, _cost(opened, scan, base))
+            seconds = time.perf_counter() - started
+            return Answer(count, _cost(opened, scan, base), seconds)
 
     return run
 
