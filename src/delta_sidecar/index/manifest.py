@@ -40,10 +40,8 @@ class CommitIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(meta.size, meta.last_modified_ms, meta.etag, crc32)
 
     def is_of(self, meta: ObjectMeta) -> bool:
-        """Whether a listed file is the very one: same size, and same etag or, where either has none, same time."""
-        if self.size != meta.size:
-            return False
-        return self.etag == meta.etag if self.etag and meta.etag else self.modified == meta.last_modified_ms
+        """Whether a listed file is the very one."""
+        return meta.is_as(self.size, self.modified, self.etag)
 
 
 class Sort(msgspec.Struct, frozen=True, omit_defaults=True):

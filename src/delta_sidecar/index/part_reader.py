@@ -24,7 +24,7 @@ from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BO
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.partition_map import partition_map
-from delta_sidecar.index.parts import MAPS, leaf_arrays, nested, read_checked
+from delta_sidecar.index.parts import MAPS, guarded, leaf_arrays, nested, read_checked
 from delta_sidecar.index.rows import PARTITION
 from delta_sidecar.log.file_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
 from delta_sidecar.log.parquet import chunk_range
@@ -119,16 +119,6 @@ class PartFile:
             page_checksum_verification=self._checksums,
         )
         return reader
-
-
-@contextmanager
-def guarded(name: str) -> Iterator[None]:
-    """Whatever broken bytes make Parquet raise is one clear error."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CorruptIndexError(f"{name} cannot be read ({first_line}); build the index again") from None
 
 
 def _leaf_positions(schema: pa.Schema) -> dict[Path, list[int]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -101,7 +102,7 @@ def read_keys(store: Store, directory: str, entry: PartEntry) -> pa.RecordBatch:
     """`path` and `deletion_vector` of a part's rows: what replay needs."""
     data = read_checked(store, f"{directory}/{entry.core_name}", entry.core)
     names = ["path"] if not entry.vectors else ["path", "dv"]
-    with _guarded(entry.core_name):
+    with guarded(entry.core_name):
         found = pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)
     vector_type = FILE_SCHEMA.field("deletion_vector").type
     # A part that speaks for itself does not tell how many of its rows have one: the column may be left out.
@@ -122,22 +123,18 @@ def read_checked(store: Store, path: str, entry: FileEntry) -> Buffer:
     return data
 
 
-class _guarded:
-    """Parquet's own errors as ours."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if isinstance(error, (pa.ArrowException, OSError, ValueError, KeyError)):
-            raise CorruptIndexError(f"{self._name} cannot be read ({error}); build the index again") from None
+@contextmanager
+def guarded(name: str) -> Iterator[None]:
+    """Whatever broken bytes make Parquet raise is one clear error."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CorruptIndexError(f"{name} cannot be read ({first_line}); build the index again") from None
 
 
 def _decoded(data: Buffer, name: str) -> pa.Table:
-    with _guarded(name):
+    with guarded(name):
         return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
 
 

@@ -14,7 +14,7 @@ from delta_sidecar.log.discovery import SPECULATIVE_COMMITS, Discovery, list_log
 from delta_sidecar.log.segment import CheckpointFiles, Listing
 from delta_sidecar.log.snapshot import Snapshot, snapshot_of
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.storage.store import ObjectMeta, Store
+from delta_sidecar.storage.store import Store
 
 
 def warm_snapshot(store: Store, parallelism: int) -> Snapshot | None:
@@ -48,13 +48,7 @@ def _key(store: Store) -> Hashable:
 
 def _is_same(known: Snapshot, news: Listing) -> bool:
     then, now = known.listing.commits.get(known.version), news.commits.get(known.version)
-    return then is not None and now is not None and _is_one_object(then, now)
-
-
-def _is_one_object(then: ObjectMeta, now: ObjectMeta) -> bool:
-    if then.size != now.size:
-        return False
-    return then.etag == now.etag if then.etag and now.etag else then.last_modified_ms == now.last_modified_ms
+    return then is not None and now is not None and now.is_as(then.size, then.last_modified_ms, then.etag)
 
 
 def _continued(store: Store, known: Snapshot, news: Listing, parallelism: int) -> Snapshot | None:

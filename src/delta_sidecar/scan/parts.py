@@ -130,9 +130,8 @@ class PartScan:
             return
         self._parts = self._chosen_parts()
         ahead = 0 if self._is_local else 1 if self.limit is not None else _AHEAD
-        wanted = StatsColumns(self.columns.stats_paths)
         chosen: Iterator[_Chosen]
-        if wanted.needs_stats(self.base.layout) and not self.columns.all_stats:
+        if self._wanted_stats.needs_stats(self.base.layout) and not self.columns.all_stats:
             self._stats = Ahead(self._entries(), self._send_for_stats, _stats_size, ahead)
             self._stats.begin()
             chosen = self._chosen_by_stats(self._stats)
@@ -171,6 +170,10 @@ class PartScan:
             if ahead is not None:
                 ahead.close()
 
+    @property
+    def _wanted_stats(self) -> StatsColumns:
+        return StatsColumns(self.columns.stats_paths)
+
     def _entries(self) -> Iterator[PartEntry]:
         parts = self.base.manifest.parts
         return (parts[at] for at in self._parts)
@@ -189,7 +192,7 @@ class PartScan:
     def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
         if part.stats is None:
             return self._send_for_core(_Chosen(part))
-        paths = StatsColumns(self.columns.stats_paths).in_stats(self.base.layout)
+        paths = self._wanted_stats.in_stats(self.base.layout)
         return begin(self.store, fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
 
     def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
@@ -202,7 +205,7 @@ class PartScan:
 
     def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
         """Parts in which some row may match by its stats."""
-        paths = StatsColumns(self.columns.stats_paths).in_stats(self.base.layout)
+        paths = self._wanted_stats.in_stats(self.base.layout)
         for part, file in answers:
             if part.stats is None:
                 yield _Chosen(part)

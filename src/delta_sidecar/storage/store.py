@@ -21,6 +21,13 @@ class ObjectMeta:
     """Milliseconds since the epoch."""
     etag: str | None = None
 
+    def is_as(self, size: int, modified_ms: int, etag: str | None) -> bool:
+        """Whether this is the object that was seen before: same size, and same etag or, where either has none, same
+        time."""
+        if self.size != size:
+            return False
+        return self.etag == etag if self.etag and etag else self.last_modified_ms == modified_ms
+
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
