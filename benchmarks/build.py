@@ -29,6 +29,7 @@ from rich.table import Table
 
 from benchmarks.checkpoint import layout_of
 from benchmarks.generate import add_lines, ensure, remove_lines
+from benchmarks.index_tables import manifest_sizes
 from benchmarks.report import RESULTS, environment
 from benchmarks.specs import BUCKET, LogSpec, table_dir
 from delta_sidecar.index.builder import BuildOptions
@@ -146,11 +147,11 @@ def sizes(tables: Tables, directory: Path) -> dict[str, int]:
     log = directory / "delta" / "_delta_log"
     index = directory / "whole" / "_delta_log" / "_sidecars"
     manifest = max(index.glob("*.manifest.json"), key=lambda path: path.stat().st_mtime)
-    parts = json.loads(manifest.read_bytes())["manifest"]["parts"]
+    found = manifest_sizes(manifest)
     return {
-        "core": sum(part["core"][0] for part in parts),
-        "index": sum(part["core"][0] + part["stats"][0] for part in parts) + manifest.stat().st_size,
-        "manifest": manifest.stat().st_size,
+        "core": found.core,
+        "index": found.whole,
+        "manifest": found.manifest,
         "checkpoint, JSON stats only, zstd": tables.checkpoint.stat().st_size,
         "checkpoint, as delta-spark writes it": sum(
             f.stat().st_size for f in log.glob("*.checkpoint*.parquet") if f.stat().st_nlink == 1

@@ -119,7 +119,11 @@ def index_layout(spec: LogSpec) -> Layout:
 
 def index_sizes(spec: IndexedSpec) -> IndexSizes:
     """What the index of a table takes."""
-    manifest = table_dir(spec) / SIDECARS / manifest_name(spec.log.checkpoint_version)
+    return manifest_sizes(table_dir(spec) / SIDECARS / manifest_name(spec.log.checkpoint_version))
+
+
+def manifest_sizes(manifest: Path) -> IndexSizes:
+    """What a manifest says its index takes."""
     parts = json.loads(manifest.read_bytes())["manifest"]["parts"]
     core, stats = sum(parts["core"]["size"]), sum(size for size in parts["stats"]["size"] if size > 0)
     return IndexSizes(sum(parts["rows"]), len(parts["rows"]), core, stats, manifest.stat().st_size)
