@@ -125,3 +125,49 @@ def test_a_file_is_hidden_however_it_is_spelled(members: st.SearchStrategy[str])
         assert ([False] * len(asked) if flags is None else flags.tolist()) == expected
 
     check()
+
+
+plain_paths = st.builds("{}/{}".format, st.sampled_from("abc"), st.sampled_from(NAMES))
+
+
+@given(
+    masked=st.lists(plain_paths, max_size=40),
+    vectors=st.lists(st.sampled_from([None, "u1"]), min_size=12, max_size=12),
+    asked=st.lists(plain_paths, min_size=1, max_size=12),
+    more=st.lists(plain_paths, max_size=3),
+    per_row=st.sampled_from([0, 2]),
+)
+def test_a_mask_in_order_hides_what_a_set_would(
+    masked: list[str], vectors: list[str | None], asked: list[str], more: list[str], per_row: int
+) -> None:
+    maker = KeyMaker("file:///t")
+    mask = Mask()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PER_ROW", per_row)
+        patch.setattr(module, "_MANY", 8)
+        patch.setattr(module, "_TOGETHER", 2)
+        for keys in (masked, more):
+            mask.collect([maker.key(path, None) for path in keys])
+            mask.put_in_order()
+            members = _keys(maker, masked) | _keys(maker, keys)
+            _hides(mask, members, asked, maker)
+            _hides(mask, members, asked, maker, vectors)
+
+
+def _keys(maker: KeyMaker, paths: list[str]) -> set[bytes]:
+    return {maker.key(path, None) for path in paths}
+
+
+def _hides(
+    mask: Mask, expected: set[bytes], asked: list[str], maker: KeyMaker, ids: list[str | None] | None = None
+) -> None:
+    """The rows of a base that lie within two paths, some of them with deletion vectors."""
+    found = [None if ids is None else ids[i] for i in range(len(asked))]
+    vectors = pa.array(
+        [None if v is None else {"storageType": "u", "pathOrInlineDv": v, "offset": 1} for v in found], DELETION_VECTOR
+    )
+    within = (min(asked).encode(), max(asked).encode())
+    flags = mask.hidden(pa.array(asked), vectors, maker, within)
+    hidden = [v is None and maker.key(path, None) in expected for path, v in zip(asked, found, strict=True)]
+    assert ([False] * len(asked) if flags is None else flags.tolist()) == hidden
+    assert len(mask) >= len(expected)

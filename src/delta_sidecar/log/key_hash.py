@@ -5,6 +5,7 @@ Both work on the words of eight bytes in Arrow's own buffers, without making an 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -121,15 +122,16 @@ class QuickFilter:
     shift: np.uint64
 
     @classmethod
-    def of(cls, chunks: list[pa.BinaryArray], farthest: int | None = None) -> QuickFilter:
-        """The filter of a set of keys; it looks no farther from their ends than `farthest` bytes."""
-        count = sum(map(len, chunks))
+    def of(cls, count: int, chunks: Iterable[pa.BinaryArray], farthest: int | None = None) -> QuickFilter:
+        """The filter of a set of so many keys; it looks no farther from their ends than `farthest` bytes."""
         width = max(10, count.bit_length() + 4, min(count.bit_length() + 8, _WIDE))
         shift = np.uint64(64 - width)
-        sample = chunks[0][: _SAMPLE if count > 16 * _SMALL_SAMPLE else _SMALL_SAMPLE]
-        distance = _telling_word(KeyBytes.of(sample), farthest)
         bits = np.zeros(1 << (width - 3), np.uint8)
+        distance = 0
         for chunk in chunks:
+            if not distance:
+                sample = chunk[: _SAMPLE if count > 16 * _SMALL_SAMPLE else _SMALL_SAMPLE]
+                distance = _telling_word(KeyBytes.of(sample), farthest)
             slots = _quick_hash(KeyBytes.of(chunk), distance) >> shift
             np.bitwise_or.at(bits, (slots >> np.uint64(3)).astype(np.int64), _bit(slots))
         return cls(distance, bits, shift)

@@ -1,22 +1,27 @@
 """The exact set of keys that newer commits have already decided.
 
 Small masks are a Python set. Larger ones are *runs*: the keys in Arrow arrays, found by a 64-bit hash, so that half a
-million keys cost their own bytes and little more. A quick filter stands in front of a run and passes over
+million keys cost no more than their own bytes. A quick filter stands in front of a run and passes over
 nearly every row of a base; what it lets through is compared byte by byte.
+
+A base that knows between which paths its rows lie (an index) needs no hashes: the keys are put in order, and each of
+its row groups is compared with the few that lie in its range.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, take
 from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, names_with, shortest_name
 from delta_sidecar.log.paths import KeyMaker, has_percent
 
@@ -28,8 +33,8 @@ _RECENT_LIMIT = 16_384
 _MANY = 500
 _TOGETHER = 16
 """Chunks of keys that are joined: a look-up goes through all chunks, and joining all at once would double them."""
-_SORTED_LIMIT = 50_000
-"""Up to so many keys, sorting them costs less than looking at every row of a large base."""
+_PER_ROW = 2
+"""Up to so many keys for each row of a row group, Arrow's table of all of them costs less than our hashes."""
 # A dot and a slash differ in their last bit alone.
 _DOT, _BUT_LAST_BIT = np.uint8(ord(".")), np.uint8(0xFE)
 
@@ -40,22 +45,31 @@ class Mask:
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
         self._runs: list[_Run] = []
-        self._collected: list[pa.BinaryArray] = []
+        self._collected: list[KeyChunk] = []
         self._small: list[pa.BinaryArray] = []
         self._by_name: NameFilter | None = None
-        self._sorted: list[bytes] | None = None
+        self._ordered: OrderedKeys | None = None
+        self._lock = Lock()
 
     def __len__(self) -> int:
-        collected = sum(map(len, self._collected + self._small))
-        return len(self._recent) + collected + sum(len(run.keys) for run in self._runs)
+        return len(self._recent) + sum(map(len, [*self._small, *self._chunks()]))
 
     @property
     def nbytes(self) -> int:
         """About what the mask holds in memory."""
-        return sum(map(len, self._recent)) + 90 * len(self._recent) + sum(run.nbytes for run in self._runs)
+        recent = sum(map(len, self._recent)) + 90 * len(self._recent)
+        hashes = sum(run.hashes.nbytes + run.order.nbytes for run in self._runs)
+        return recent + hashes + sum(int(held.nbytes) for held in [*self._small, *self._chunks()])
+
+    def _chunks(self) -> list[KeyChunk]:
+        """All keys that are in chunks."""
+        if self._ordered is not None:
+            return self._ordered.chunks
+        return self._collected + [chunk for run in self._runs for chunk in run.chunks]
 
     def add(self, keys: list[bytes]) -> None:
         """Mark keys as seen."""
+        self._reopen()
         self._recent.update(keys)
         if len(self._recent) >= _RECENT_LIMIT:
             self._flush()
@@ -65,17 +79,20 @@ class Mask:
         if len(keys) < _MANY:
             self.add(keys)
         else:
+            self._reopen()
             self._small.append(arrays.binaries(keys))
             if len(self._small) == _TOGETHER:
                 self._join_small()
 
     def _join_small(self) -> None:
         if self._small:
-            self._collected.append(_joined(self._small))
+            self._collected.append(KeyChunk.of(_joined(self._small)))
             self._small = []
 
     def absorb(self, other: Mask) -> None:
         """Mark everything another mask has."""
+        for mask in (self, other):
+            mask._reopen()
         other._join_small()
         self._recent |= other._recent
         self._runs += other._runs
@@ -83,15 +100,18 @@ class Mask:
         if len(self._recent) >= _RECENT_LIMIT:
             self._flush()
 
-    def _flush(self) -> None:
+    def _collect_all(self) -> None:
         if self._recent:
-            self._collected.append(arrays.binaries(list(self._recent)))
+            self._collected.append(KeyChunk.of(arrays.binaries(list(self._recent))))
             self._recent = set()
         self._join_small()
+
+    def _flush(self) -> None:
+        self._collect_all()
         if self._collected:
             self._runs.append(_Run.of(self._collected))
             self._collected = []
-        while len(self._runs) > 1 and 2 * len(self._runs[-1].keys) >= len(self._runs[-2].keys):
+        while len(self._runs) > 1 and 2 * len(self._runs[-1]) >= len(self._runs[-2]):
             self._merge_last()
 
     def _merge_last(self) -> None:
@@ -101,34 +121,68 @@ class Mask:
     def seal(self) -> None:
         """Make lookups of large arrays cheap; called once the tail is done and a base is to be filtered."""
         self._flush()
+        self._join_runs()
+
+    def _join_runs(self) -> None:
         while len(self._runs) > 1:
             self._merge_last()
         for run in self._runs:
             run.prepare()
         self._by_name = self._runs[0].by_name() if self._runs else None
-        few = len(self) <= _SORTED_LIMIT
-        self._sorted = sorted(key for run in self._runs for key in run.keys.to_pylist()) if few else None
 
-    def reaches(self, low: bytes, high: bytes) -> bool:
-        """May a sealed mask hide a file whose canonical path is between these two?"""
-        if self._sorted is None:
-            return True
-        at = bisect_left(self._sorted, low)
-        return at < len(self._sorted) and self._sorted[at][: len(high)] <= high
+    def put_in_order(self) -> None:
+        """Seal the mask for a base that knows the ranges of its paths: hashes are made again where they are missed."""
+        self._reopen()
+        self._collect_all()
+        self._ordered = OrderedKeys.of(self._let_go())
+
+    def _let_go(self) -> Iterator[KeyChunk]:
+        """All chunks; each is forgotten when it is handed out."""
+        held = self._chunks()
+        self._collected, self._runs = [], []
+        while held:
+            yield held.pop()
+
+    def _reopen(self) -> None:
+        """More keys are to come: those in order are some among others."""
+        if self._ordered is not None:
+            self._collected += [] if self._runs else self._ordered.chunks
+            self._ordered = None
+
+    def _hash(self) -> None:
+        """Let lookups find all keys by their hashes. The first of several threads does it for all."""
+        with self._lock:
+            if self._ordered is not None and not self._runs:
+                self._collected += self._ordered.chunks
+                self._flush()
+                self._join_runs()
+            elif self._collected or self._small:
+                self._flush()
 
     def hidden(
-        self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker, are_plain: bool = False
+        self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker, within: tuple[bytes, bytes] | None = None
     ) -> NDArray[np.bool_] | None:
-        """Which files of a sealed mask's base are hidden; None when none is. Of `are_plain` paths it is known that none
-        has another spelling."""
-        if are_plain and vectors.null_count == len(vectors):
-            return self.seen(paths.view(pa.binary()))
+        """Which files of a sealed mask's base are hidden; None when none is. Where it is known `within` which two paths
+        they lie, none of them has another spelling."""
+        near = None if within is None or self._ordered is None else self._ordered.between(*within)
+        if near is not None and not near:
+            return None
+        if within is None or vectors.null_count < len(vectors):
+            return self._hidden_by_name(paths, vectors, maker)
+        if near is not None and sum(map(len, near)) <= _PER_ROW * len(paths):
+            return _among(paths.view(pa.binary()), near)
+        return self.seen(paths.view(pa.binary()))
+
+    def _hidden_by_name(
+        self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker
+    ) -> NDArray[np.bool_] | None:
+        self._hash()
         if self._by_name is None or vectors.null_count < len(vectors):
             return self.seen(maker.keys(paths, vectors))
         rows = self._by_name.passing(paths)
         if not len(rows):
             return None
-        found = self.seen(maker.keys(_take(paths, rows), None))
+        found = self.seen(maker.keys(take(paths, rows), None))
         if found is None:
             return None
         flags = np.zeros(len(paths), np.bool_)
@@ -137,8 +191,7 @@ class Mask:
 
     def seen_list(self, keys: list[bytes]) -> NDArray[np.bool_] | None:
         """Which of these keys are in the mask; None when none is."""
-        if self._collected or self._small:
-            self._flush()
+        self._hash()
         recent = self._recent
         flags = np.fromiter((k in recent for k in keys), np.bool_, len(keys)) if recent else None
         if self._runs:
@@ -148,8 +201,7 @@ class Mask:
 
     def seen(self, keys: pa.BinaryArray) -> NDArray[np.bool_] | None:
         """Which rows' keys are in the mask; None when none is."""
-        if self._collected or self._small:
-            self._flush()
+        self._hash()
         if not self._recent:
             return self._seen_in_runs(keys) if self._runs else None
         return self.seen_list(keys.to_pylist())
@@ -186,28 +238,30 @@ class NameFilter:
 
 @dataclass(frozen=True)
 class _Run:
-    keys: pa.ChunkedArray
+    chunks: list[KeyChunk]
     """In the order they came: merging runs copies none of them."""
     order: NDArray[np.int32]
-    """Row of `keys` for each hash."""
+    """Row of the key for each hash, counted through all chunks."""
     hashes: Hashes
     """Ascending."""
 
     @classmethod
-    def of(cls, chunks: list[pa.BinaryArray]) -> _Run:
-        keys = pa.chunked_array(chunks)
-        return cls._sorted(
-            keys, np.arange(len(keys), dtype=np.int32), np.concatenate([hash_keys(chunk) for chunk in chunks])
-        )
+    def of(cls, chunks: list[KeyChunk]) -> _Run:
+        hashes = np.concatenate([hash_keys(chunk.keys()) for chunk in chunks])
+        order = np.argsort(hashes, kind="stable").astype(np.int32)
+        # In place: a mask is to cost little more than its keys.
+        hashes.sort()
+        return cls(chunks, order, hashes)
 
-    @classmethod
-    def _sorted(cls, keys: pa.ChunkedArray, rows: NDArray[np.int32], hashes: Hashes) -> _Run:
-        by_hash = np.argsort(hashes, kind="stable")
-        return cls(keys, rows[by_hash], hashes[by_hash])
+    def __len__(self) -> int:
+        return len(self.hashes)
 
     @cached_property
     def _filter(self) -> QuickFilter:
-        return QuickFilter.of(self.keys.chunks)
+        return self._quick_filter()
+
+    def _quick_filter(self, farthest: int | None = None) -> QuickFilter:
+        return QuickFilter.of(len(self), (chunk.keys() for chunk in self.chunks), farthest)
 
     def prepare(self) -> None:
         """Make what lookups share, before threads do."""
@@ -215,26 +269,23 @@ class _Run:
 
     def by_name(self) -> NameFilter | None:
         """A filter by the names of files alone; None where some are too short for one."""
-        shortest = min((n for n in map(shortest_name, self.keys.chunks) if n is not None), default=0)
-        return NameFilter(QuickFilter.of(self.keys.chunks, shortest)) if shortest >= 8 else None
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.keys.nbytes) + self.order.nbytes + self.hashes.nbytes
+        names = (shortest_name(chunk.keys()) for chunk in self.chunks)
+        shortest = min((n for n in names if n is not None), default=0)
+        return NameFilter(self._quick_filter(shortest)) if shortest >= 8 else None
 
     def merged(self, other: _Run) -> _Run:
-        return _Run._sorted(
-            pa.chunked_array([*self.keys.chunks, *other.keys.chunks]),
-            np.concatenate([self.order, other.order + np.int32(len(self.keys))]),
-            np.concatenate([self.hashes, other.hashes]),
-        )
+        hashes = np.concatenate([self.hashes, other.hashes])
+        order = np.concatenate([self.order, other.order + np.int32(len(self))])
+        order = order[np.argsort(hashes, kind="stable")]
+        hashes.sort()
+        return _Run(self.chunks + other.chunks, order, hashes)
 
     def find(self, keys: pa.BinaryArray) -> NDArray[np.int64]:
         """The rows of `keys` that are in this run."""
         rows = np.flatnonzero(self._filter.passing(KeyBytes.of(keys)))
         if not len(rows):
             return rows
-        candidates = _take(keys, rows)
+        candidates = take(keys, rows)
         return rows[self._confirm(candidates, hash_keys(candidates))]
 
     def _confirm(self, keys: pa.BinaryArray, hashes: Hashes) -> NDArray[np.int64]:
@@ -256,22 +307,23 @@ class _Run:
     def _equal(self, keys: pa.BinaryArray, rows: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Chunk by chunk: taking from all of them together would copy every key of the run first."""
         wanted, same, first = self.order[at], np.zeros(len(rows), np.bool_), 0
-        for chunk in self.keys.chunks:
+        for chunk in self.chunks:
             here = np.flatnonzero((wanted >= first) & (wanted < first + len(chunk)))
             if len(here):
-                same[here] = _same(_take(chunk, wanted[here] - first), _take(keys, rows[here]))
+                same[here] = _same(chunk.take(wanted[here] - first), take(keys, rows[here]))
             first += len(chunk)
         return same
 
 
+def _among(keys: pa.BinaryArray, some: list[pa.BinaryArray]) -> NDArray[np.bool_] | None:
+    """Which keys are among a few; None when none is."""
+    values = some[0] if len(some) == 1 else _joined(some)
+    flags = arrays.to_numpy_bool(pc.is_in(keys, value_set=values, memory_pool=arrays.streaming_pool()))
+    return flags if flags.any() else None
+
+
 def _same(left: pa.BinaryArray, right: pa.BinaryArray) -> NDArray[np.bool_]:
     return arrays.to_numpy_bool(pc.equal(left, right, memory_pool=arrays.streaming_pool()))
-
-
-def _take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:
-    indices = np.ascontiguousarray(rows, np.int64)
-    rows_of = pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
-    return pc.take(array, rows_of, memory_pool=arrays.streaming_pool())
 
 
 def _joined(chunks: list[pa.BinaryArray]) -> pa.BinaryArray:

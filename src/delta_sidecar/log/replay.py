@@ -63,7 +63,8 @@ class Replay:
         if repeated is not None:
             _log.warning("a commit adds the same file more than once; its last add counts")
             dropped = _merge(dropped, repeated)
-        return _keep(batch.adds, dropped)
+        live = without(batch.adds, dropped)
+        return live if live.num_rows else None
 
     def seal(self) -> None:
         """No commit comes any more: from here on, `base` may be called from several threads."""
@@ -74,19 +75,28 @@ class Replay:
         for batch in rows:
             self.mask.add(maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
 
-    def base(self, rows: Iterable[pa.RecordBatch], are_plain: bool = False) -> Iterator[pa.RecordBatch]:
-        """The live rows of the base. They need `path` and `deletion_vector` while anything is masked; `are_plain`: no
-        path has another spelling."""
+    def put_in_order(self) -> None:
+        """As `seal`, for a base that knows between which paths its rows lie."""
+        self.mask.put_in_order()
+
+    def base(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The live rows of the base. They need `path` and `deletion_vector` while anything is masked."""
         for batch in rows:
-            live = self._unmasked(batch, are_plain)
-            if live is not None:
+            live = self._unmasked(batch)
+            if live.num_rows:
                 yield live
 
-    def _unmasked(self, batch: pa.RecordBatch, are_plain: bool) -> pa.RecordBatch | None:
+    def _unmasked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not len(self.mask):
-            return batch if batch.num_rows else None
-        paths, vectors = batch.column("path"), batch.column("deletion_vector")
-        return _keep(batch, self.mask.hidden(paths, vectors, self._maker, are_plain))
+            return batch
+        return without(batch, self.hidden(batch.column("path"), batch.column("deletion_vector")))
+
+    def hidden(
+        self, paths: pa.StringArray, vectors: pa.StructArray, within: tuple[bytes, bytes] | None = None
+    ) -> Flags | None:
+        """Which files of the base are not live; None when all are. Where it is known `within` which two paths they lie,
+        none of them has another spelling."""
+        return self.mask.hidden(paths, vectors, self._maker, within) if len(self.mask) else None
 
 
 def _repeated(keys: list[bytes]) -> Flags | None:
@@ -103,19 +113,17 @@ def _merge(left: Flags | None, right: Flags | None) -> Flags | None:
     return left | right
 
 
-def _keep(batch: pa.RecordBatch, dropped: Flags | None) -> pa.RecordBatch | None:
-    """The rows that are not dropped; None when there are none."""
+def without(batch: pa.RecordBatch, dropped: Flags | None) -> pa.RecordBatch:
+    """The rows that are not dropped."""
     if dropped is None:
         return batch
     rows = np.flatnonzero(dropped)
-    if len(rows) == batch.num_rows:
-        return None
     if len(rows) * _FEW > batch.num_rows:
         return arrays.filtered(batch, ~dropped)
-    return _without(batch, rows)
+    return _without_few(batch, rows)
 
 
-def _without(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
+def _without_few(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
     """The batch without a few rows: what lies between them is copied whole, several times faster than row by row."""
     edges = [-1, *rows.tolist(), batch.num_rows]
     spans = [(left + 1, right - left - 1) for left, right in pairwise(edges) if right - left > 1]

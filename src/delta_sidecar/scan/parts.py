@@ -35,7 +35,7 @@ from delta_sidecar.index.part_reader import (
 )
 from delta_sidecar.index.parts import ROW_GROUP_ROWS
 from delta_sidecar.log.file_rows import FileColumns
-from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.replay import Replay, without
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner
 from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
@@ -254,19 +254,24 @@ class PartScan:
         if chosen.keep is not None:
             keep = arrays.booleans(chosen.keep[span])
             core, stats = core.filter(keep), None if stats is None else stats.filter(keep)
-        found = self._live(rows.listed(core, stats), rows.path_range(group), chosen.is_settled)
+        found = self._live(rows, core, stats, rows.path_range(group), chosen.is_settled)
         return handed_out, Listed(found.rows, found.considered + handed_out.count - core.num_rows)
 
     def _live(
-        self, found: pa.RecordBatch, paths: tuple[bytes, bytes] | None, stats_are_settled: bool = False
+        self,
+        rows: PartRows,
+        core: pa.RecordBatch,
+        stats: pa.Table | None,
+        within: tuple[bytes, bytes] | None = None,
+        stats_are_settled: bool = False,
     ) -> Listed:
-        hides = paths is None or self.replay.mask.reaches(*paths)
-        live = next(iter(self.replay.base([found], are_plain=paths is not None)), None) if hides else found
-        return (
-            Listed(found.slice(0, 0), 0)
-            if live is None
-            else Listed(self.pruner.prune(live, stats_are_settled), live.num_rows)
-        )
+        """What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
+        hidden = self.replay.hidden(*rows.keys(core), within)
+        if hidden is not None:
+            core = without(core, hidden)
+            stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
+        live = rows.listed(core, stats)
+        return Listed(self.pruner.prune(live, stats_are_settled), live.num_rows)
 
     def _with_all_stats(
         self, part: PartEntry, rows: PartRows, groups: set[int]
@@ -284,8 +289,8 @@ class PartScan:
                     span = _Span(part, rows.span(group).start + at, beside.num_rows)
                     yield partial(self._beside, span, rows, core.slice(at, step), beside)
 
-    def _beside(self, span: _Span, rows: PartRows, core: pa.Table, stats: pa.Table) -> tuple[_Span, Listed]:
-        return span, self._live(rows.listed(core, stats), None)
+    def _beside(self, span: _Span, rows: PartRows, core: pa.RecordBatch, stats: pa.Table) -> tuple[_Span, Listed]:
+        return span, self._live(rows, core, stats)
 
 
 class _Slices:

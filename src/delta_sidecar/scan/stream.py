@@ -249,7 +249,7 @@ class FileScan:
     def _parts(self, replay: Replay, parts: PartScan) -> Generator[Listed, None, CorruptIndexError | None]:
         """The live files of the index. Where it turns out broken: why, and the replay hides what is out already."""
         self._metrics.tier = "index" if parts.base.tier == "manifest" else "footer"
-        replay.seal()
+        replay.put_in_order()
         try:
             yield from parts.listed()
             return None

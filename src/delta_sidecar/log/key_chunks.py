@@ -1,0 +1,120 @@
+"""Many keys in little memory: what the keys of a chunk have in common (directories, the end of a name) is held once.
+
+Put in order, chunks tell the keys that lie between two paths. Of half a million keys that is all a base needs which
+knows between which paths the rows of a row group lie: a few hundred can hide a row there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from delta_sidecar import arrays
+from delta_sidecar.log.key_hash import KeyBytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChunk:
+    """Some keys, at least one."""
+
+    prefix: bytes
+    stems: pa.BinaryArray
+    suffix: bytes
+    least: bytes
+    greatest: bytes
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray) -> KeyChunk:
+        """Keys in any order."""
+        ends = pc.min_max(keys, memory_pool=arrays.streaming_pool())
+        least, greatest = ends["min"].as_py(), ends["max"].as_py()
+        found = KeyBytes.of(keys)
+        prefix = _common_prefix(least, greatest)
+        suffix = _common_suffix(found, greatest, len(prefix))
+        # Without an end, Arrow's kernel fails on keys that are no longer than the prefix.
+        end = -len(suffix) or int(found.lengths.max())
+        stems = pc.binary_slice(keys, len(prefix), end, memory_pool=arrays.streaming_pool())
+        return cls(prefix, stems if prefix or suffix else keys, suffix, least, greatest)
+
+    def __len__(self) -> int:
+        return len(self.stems)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.stems.nbytes)
+
+    def keys(self, start: int = 0, stop: int | None = None) -> pa.BinaryArray:
+        """Some keys or all of them, whole."""
+        return self._whole(self.stems[start:stop])
+
+    def take(self, rows: NDArray[np.integer[Any]]) -> pa.BinaryArray:
+        """The keys of some rows, whole."""
+        return self._whole(take(self.stems, rows))
+
+    def _whole(self, stems: pa.BinaryArray) -> pa.BinaryArray:
+        pieces = _scalar(self.prefix), stems, _scalar(self.suffix), _scalar(b"")
+        return pc.binary_join_element_wise(*pieces, memory_pool=arrays.streaming_pool())
+
+    def ascending(self) -> KeyChunk:
+        """The same keys in order."""
+        order = pc.sort_indices(self.stems, memory_pool=arrays.streaming_pool())
+        return replace(self, stems=pc.take(self.stems, order, memory_pool=arrays.streaming_pool()))
+
+    def place(self, key: bytes) -> int:
+        """How many of the keys, in order, are less."""
+        return bisect_left(self.stems, True, key=lambda stem: self.prefix + stem.as_py() + self.suffix >= key)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedKeys:
+    """Chunks, each ascending; their ranges may overlap."""
+
+    chunks: list[KeyChunk]
+
+    @classmethod
+    def of(cls, chunks: Iterable[KeyChunk]) -> OrderedKeys:
+        """Chunks in any order. An iterator that lets go of them saves holding them twice."""
+        return cls([chunk.ascending() for chunk in chunks])
+
+    def between(self, low: bytes, high: bytes) -> list[pa.BinaryArray]:
+        """The keys of all files whose paths are in a range, both ends included."""
+        # The greatest path may be followed by the id of a deletion vector, after a zero byte.
+        beyond = high + b"\1"
+        near = [chunk for chunk in self.chunks if low <= chunk.greatest and chunk.least < beyond]
+        found = [chunk.keys(chunk.place(low), chunk.place(beyond)) for chunk in near]
+        return [keys for keys in found if len(keys)]
+
+
+def _common_prefix(least: bytes, greatest: bytes) -> bytes:
+    """What all keys between two begin with."""
+    pairs = enumerate(zip(least, greatest, strict=False))
+    return least[: next((at for at, (one, other) in pairs if one != other), len(least))]
+
+
+def _common_suffix(keys: KeyBytes, one: bytes, after: int) -> bytes:
+    """What all keys end in, whole words of it, `after` so many bytes of a prefix; `one` of them is known."""
+    length = 0
+    while length + 8 <= keys.shortest - after:
+        words = keys.from_end(length + 8)
+        if (words != words[0]).any():
+            break
+        length += 8
+    return one[len(one) - length :]
+
+
+def _scalar(value: bytes) -> Any:
+    return arrays.binaries([value])[0]
+
+
+def take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:
+    """Some rows of an array."""
+    indices = np.ascontiguousarray(rows, np.int64)
+    rows_of = pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
+    return pc.take(array, rows_of, memory_pool=arrays.streaming_pool())
