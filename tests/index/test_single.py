@@ -11,7 +11,8 @@ from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.builder import build_index
 from delta_sidecar.index.manifest import FORMAT, Manifest
 from delta_sidecar.index.names import SIDECARS
-from delta_sidecar.index.parts import MANIFEST_KEY, SEAL, is_whole, sealed
+from delta_sidecar.index.parts import MANIFEST_KEY
+from delta_sidecar.index.seals import SEAL, is_whole, sealed
 from delta_sidecar.index.single import read_single
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store

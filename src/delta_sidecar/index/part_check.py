@@ -19,6 +19,7 @@ from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.parts import MANIFEST_KEY, read_checked, read_part
 from delta_sidecar.index.rows import PARTITION
+from delta_sidecar.index.seals import chunk_checksums, chunk_ranges, footer_length
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.comparison import comparable, unscaled_integers
@@ -30,16 +31,26 @@ def check_files(store: Store, directory: str, part: PartEntry) -> None:
     """Size, checksums and footer of each file; `CorruptIndexError` for the first that is off."""
     for name, entry in zip(part.names, (part.core, part.stats), strict=False):
         if entry is not None:
-            _check_file(store, f"{directory}/{name}", entry)
+            data = _checked_file(store, f"{directory}/{name}", entry)
+            if entry is part.stats:
+                _check_chunks(data, name)
 
 
-def _check_file(store: Store, path: str, entry: FileEntry) -> None:
+def _checked_file(store: Store, path: str, entry: FileEntry) -> bytes:
     data = bytes(read_checked(store, path, entry))
-    footer = int.from_bytes(data[-8:-4], "little")
+    footer = footer_length(data)
     if data[-4:] != _MAGIC or footer != entry.footer or not 0 < footer <= len(data) - 12:
         raise CorruptIndexError(f"{path}: its footer is not the {entry.footer} bytes the manifest says")
     if zlib.crc32(data[-footer - 8 :]) != entry.footer_crc32:
         raise CorruptIndexError(f"{path}: the checksum of its footer is not the one the manifest says")
+    return data
+
+
+def _check_chunks(data: bytes, name: str) -> None:
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    found = [zlib.crc32(memoryview(data)[r.start : r.start + r.length]) for r in chunk_ranges(metadata)]
+    if chunk_checksums(data, metadata) not in (found, None):
+        raise CorruptIndexError(f"{name}: the checksums of its columns do not agree")
 
 
 def check_embedded(store: Store, directory: str, part: PartEntry, manifest: Manifest) -> Iterator[str]:

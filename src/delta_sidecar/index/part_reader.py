@@ -1,8 +1,8 @@
 """Parts as rows of a listing, in the form checkpoints give them: replay, pruning and output are one piece of code.
 
 The core of a part comes whole in one request and is checked as a whole before its first row goes out. Of the stats
-file come only the columns that are asked for: whole if it is small, else its footer and the ranges of their chunks,
-whose pages carry checksums of their own.
+file come only the columns that are asked for: whole if it is small, else its end and the ranges of their chunks, of
+which the end has the checksums.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.partition_map import partition_map
 from delta_sidecar.index.parts import MAPS, guarded, leaf_arrays, nested, read_checked
 from delta_sidecar.index.rows import PARTITION
+from delta_sidecar.index.seals import chunk_checksums, chunk_ranges, end_length
 from delta_sidecar.log.file_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
-from delta_sidecar.log.parquet import chunk_range
 from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
@@ -41,12 +41,9 @@ _RENAMED: Final = {"deletion_vector": "dv", "stats": STATS_JSON}
 class PartFile:
     """A Parquet file of a part, or the chunks of it that are needed. Its row groups may be read by several threads."""
 
-    def __init__(
-        self, source: Callable[[], Any], name: str, checksums: bool = False, metadata: pq.FileMetaData = None
-    ) -> None:
+    def __init__(self, source: Callable[[], Any], name: str, metadata: pq.FileMetaData = None) -> None:
         """`source` gives a file to read from, a new one each time; without `metadata` its end is read, too."""
         self._source = source
-        self._checksums = checksums
         self._name = name
         self._idle: list[Any] = []
         self.metadata: pq.FileMetaData = metadata
@@ -111,13 +108,7 @@ class PartFile:
 
     def _open(self) -> Any:
         reader = pq.core.ParquetReader(arrays.streaming_pool())
-        reader.open(
-            self._source(),
-            use_memory_map=False,
-            pre_buffer=False,
-            metadata=self.metadata,
-            page_checksum_verification=self._checksums,
-        )
+        reader.open(self._source(), use_memory_map=False, pre_buffer=False, metadata=self.metadata)
         return reader
 
 
@@ -180,21 +171,24 @@ def _fetch_whole(store: Store, path: str, entry: FileEntry) -> Buffer:
 def _fetch_chunks(
     store: Store, path: str, entry: FileEntry, paths: Sequence[Path], go_on: Callable[[], bool]
 ) -> PartFile:
-    tail = entry.footer + 8
+    length = min(entry.size, end_length(entry.footer))
+    held: dict[int, Buffer] = {}
     try:
-        footer = store.get_range(path, entry.size - tail, tail)
-        if zlib.crc32(footer) != entry.footer_crc32:
+        end = held[entry.size - length] = store.get_range(path, entry.size - length, length)
+        if zlib.crc32(memoryview(end)[-entry.footer - 8 :]) != entry.footer_crc32:
             raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
-        held = {entry.size - tail: footer}
         with guarded(path):
-            metadata = pq.read_metadata(pa.BufferReader(footer))
+            metadata = pq.read_metadata(pa.BufferReader(end))
+        checksums = chunk_checksums(end, metadata)
+        if checksums is None:
+            return PartFile.of(_fetch_whole(store, path, entry), path)
         # Without the metadata Arrow would ask for the last 64 KB of the file, which are not here.
-        file = PartFile(
-            lambda: pa.PythonFile(_Chunks(held, entry.size), mode="r"), path, checksums=True, metadata=metadata
-        )
+        file = PartFile(lambda: pa.PythonFile(_Chunks(held, entry.size), mode="r"), path, metadata)
         if go_on():
-            chunks = _chunk_ranges(file, paths)
-            held |= {r.start: data for r, data in zip(chunks, store.get_ranges(path, chunks), strict=True)}
+            chunks = _wanted_chunks(file, paths, checksums)
+            ranges = coalesce([wanted for wanted, _ in chunks], gap=0)
+            held |= {r.start: data for r, data in zip(ranges, store.get_ranges(path, ranges), strict=True)}
+            _check_chunks(_Chunks(held, entry.size), chunks, path)
     except StorageError as error:
         raise CorruptIndexError(
             f"{path} cannot be fetched ({error}); check the store, or build the index again"
@@ -202,12 +196,20 @@ def _fetch_chunks(
     return file
 
 
-def _chunk_ranges(file: PartFile, paths: Sequence[Path]) -> list[ByteRange]:
-    """Where the chunks of some columns lie, neighbours together."""
-    positions = file.positions(paths)
+def _wanted_chunks(file: PartFile, paths: Sequence[Path], checksums: Sequence[int]) -> list[tuple[ByteRange, int]]:
+    """Where the chunks of some columns lie, each with its checksum."""
+    positions, columns = file.positions(paths), file.metadata.num_columns
     with guarded("the footer"):
-        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-        return list(coalesce([chunk_range(group.column(at)) for group in groups for at in positions], gap=0))
+        known = list(zip(chunk_ranges(file.metadata), checksums, strict=True))
+    return [known[group * columns + at] for group in range(file.metadata.num_row_groups) for at in positions]
+
+
+def _check_chunks(file: _Chunks, chunks: Sequence[tuple[ByteRange, int]], path: str) -> None:
+    for wanted, checksum in chunks:
+        file.seek(wanted.start)
+        with guarded(path):
+            if zlib.crc32(file.read(wanted.length)) != checksum:
+                raise ValueError("the checksum of a column does not agree")
 
 
 class _Chunks:
@@ -316,21 +318,28 @@ class PartRows:
             return None
         return bytes(statistics.min_raw), bytes(statistics.max_raw)
 
-    def core(self, group: int) -> pa.Table:
+    def core(self, group: int) -> pa.RecordBatch:
         """What is needed of the core, for the rows of a row group."""
         table = self._core.read([group], self._positions)
-        if table.num_rows != self.group_rows[group]:
+        core = pa.RecordBatch.from_arrays(list(map(whole, table.columns)), schema=table.schema)
+        if core.num_rows != self.group_rows[group]:
             raise CorruptIndexError(f"{self._part.core_name} has row groups that are not whole; build the index again")
-        return table
+        if core.column("path").null_count:
+            raise CorruptIndexError(f"{self._part.core_name} has rows without a path; build the index again")
+        return core
 
-    def listed(self, core: pa.Table, stats: pa.Table | None = None) -> pa.RecordBatch:
+    def keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
+        """Path and deletion vector of rows of the core."""
+        vectors = core.column("dv") if "dv" in core.schema.names else None
+        with guarded(self._part.core_name):
+            path = normal(core.column("path"), "path", core.num_rows)
+            return path, normal(vectors, "deletion_vector", core.num_rows)
+
+    def listed(self, core: pa.RecordBatch, stats: pa.Table | None = None) -> pa.RecordBatch:
         """Rows of the core, and of the stats file where it was read, as a listing has them."""
-        found = {
-            name: whole(table.column(name))
-            for table in (core, stats)
-            if table is not None
-            for name in table.column_names
-        }
+        found = dict(zip(core.schema.names, core.columns, strict=True))
+        if stats is not None:
+            found |= {name: whole(stats.column(name)) for name in stats.column_names}
         with guarded(self._part.core_name):
             return self._rows(found, core.num_rows)
 
@@ -339,8 +348,6 @@ class PartRows:
         if MAPS in names and MAPS not in found:
             found[MAPS] = partition_map(_fields(found.get(PARTITION)), count)
         columns = [normal(found.get(_RENAMED.get(name, name)), name, count) for name in names]
-        if found["path"].null_count:
-            raise ValueError("a row has no path")
         if self._columns.typed_partition and PARTITION in found:
             typed = _fields(found[PARTITION])
             if not any(array.null_count for array in typed.values()):

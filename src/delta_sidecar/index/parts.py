@@ -6,7 +6,6 @@ tables are one file with both. Columns that are null in every row are left out, 
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.partition_map import is_told_by, partition_map
 from delta_sidecar.index.rows import PARTITION, sort_key
+from delta_sidecar.index.seals import footer_length, sealed, with_chunk_checksums
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer, Store
@@ -79,7 +79,7 @@ def write_part(
     if not stats:
         stats = {STATS_JSON: arrays.nulls(rows.num_rows, pa.string())}
     core_data = _encoded(core, layout, ROW_GROUP_ROWS, metadata)
-    stats_data = _encoded(stats, layout, rows.num_rows, metadata)
+    stats_data = with_chunk_checksums(_encoded(stats, layout, rows.num_rows, metadata))
     entry = msgspec.structs.replace(entry, core=file_entry(core_data), stats=file_entry(stats_data))
     store.put_if_absent(f"{directory}/{entry.stats_name}", stats_data)
     store.put_if_absent(f"{directory}/{entry.core_name}", core_data)
@@ -278,37 +278,13 @@ def _is_packed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-SEAL: Final = b"DSC1"
-"""Begins the twelve bytes before the footer of a part that must speak for itself: then the checksums of what comes
-before them and of what comes after. Parquet passes over bytes that its footer does not name."""
-
-
-def sealed(data: pa.Buffer) -> pa.Buffer:
-    """A Parquet file with its own checksums."""
-    footer = int.from_bytes(memoryview(data)[-_TAIL:-4], "little")
-    before, after = data.slice(0, data.size - footer - _TAIL), data.slice(data.size - footer - _TAIL)
-    checksums = struct.pack("<II", zlib.crc32(before), zlib.crc32(after))
-    return pa.py_buffer(b"".join([before, SEAL, checksums, after]))
-
-
-def is_whole(data: Buffer) -> bool:
-    """Whether a sealed file is as it was written."""
-    view = memoryview(data)
-    footer = int.from_bytes(view[-_TAIL:-4], "little") if len(view) > _TAIL else 0
-    at = len(view) - footer - _TAIL - len(SEAL) - 8
-    if at < 0 or bytes(view[at : at + len(SEAL)]) != SEAL:
-        return False
-    before, after = struct.unpack_from("<II", view, at + len(SEAL))
-    return bool(zlib.crc32(view[:at]) == before and zlib.crc32(view[at + len(SEAL) + 8 :]) == after)
-
-
 # What the manifest says of a part.
 
 
 def file_entry(data: Buffer | pa.Buffer) -> FileEntry:
     """Size and checksums of a file."""
     view = memoryview(data)
-    footer = int.from_bytes(view[-_TAIL:-4], "little")
+    footer = footer_length(data)
     return FileEntry(len(view), footer, zlib.crc32(view), zlib.crc32(view[-footer - _TAIL :]))
 
 

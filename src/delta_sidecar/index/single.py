@@ -10,7 +10,8 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.manifest import FORMAT, Manifest, with_parts
 from delta_sidecar.index.names import single_id
-from delta_sidecar.index.parts import MANIFEST_KEY, file_entry, is_whole
+from delta_sidecar.index.parts import MANIFEST_KEY, file_entry
+from delta_sidecar.index.seals import is_whole
 from delta_sidecar.storage.store import Store
 
 
