@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,21 @@ def test_a_manifest_comes_back(manifest: Manifest) -> None:
     assert decode(data, "m") == manifest
     assert data.startswith(b'{"crc32":"')
     assert json.loads(data)["manifest"]["format"] == 1
+
+
+@pytest.mark.parametrize("schema", ["", "x" * 100_000, ',"parts_last":true,"parts":'], ids=["short", "long", "tricky"])
+def test_parts_come_last_or_anywhere(manifest: Manifest, schema: str) -> None:
+    metadata = msgspec.structs.replace(manifest.metadata, schemaString=schema)
+    written = msgspec.structs.replace(manifest, metadata=metadata)
+    found = json.loads(encode(written))["manifest"]
+    assert list(found)[-2:] == ["parts_last", "parts"]
+    moved = {"parts": found.pop("parts"), **found} | {"parts_last": False}
+    inner = json.dumps(moved).encode()
+    elsewhere = b'{"crc32":"%08x","manifest":%s}' % (zlib.crc32(inner), inner)
+    for data in (encode(written), elsewhere):
+        read = decode(data, "m")
+        assert read.metadata == metadata
+        assert list(read.parts) == list(manifest.parts)
 
 
 def test_every_flipped_bit_is_noticed(manifest: Manifest) -> None:

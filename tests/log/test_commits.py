@@ -21,7 +21,7 @@ from delta_sidecar.testing.table_builder import json_lines
 COLUMNS = [name for name in FILE_SCHEMA.names if name != "num_records"]
 
 
-def parsed(text: bytes, columns: list[str] | None = None) -> list[CommitBatch]:
+def parsed(text: bytes, columns: list[str] | None = None) -> list[CommitBatch[pa.RecordBatch]]:
     return list(file_batches(whole_lines([text]), "c.json", columns or COLUMNS, KeyMaker("file:///t")))
 
 

@@ -54,7 +54,7 @@ class Tail:
             held.discard(commit.file)
         self.replay.seal()
 
-    def _noted(self, batches: Iterator[CommitBatch]) -> Iterator[CommitBatch]:
+    def _noted(self, batches: Iterator[CommitBatch[pa.RecordBatch]]) -> Iterator[CommitBatch[pa.RecordBatch]]:
         for batch in batches:
             self.keys += batch.add_keys
             self.keys += batch.remove_keys

@@ -10,14 +10,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
-from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine, Remove
+from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine
 from delta_sidecar.log.files import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
 from delta_sidecar.log.lines import decode_lines, whole_lines
 from delta_sidecar.log.mask import Mask
@@ -34,11 +34,15 @@ HELD_LIMIT = 4 << 20
 _BARE_COLUMNS = frozenset(DEFAULT_COLUMNS)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitBatch:
-    """Some of a commit's file actions."""
+T = TypeVar("T")
+Adds: TypeAlias = list[Add] | list[BareAdd]
 
-    adds: pa.RecordBatch
+
+@dataclass(frozen=True, slots=True)
+class CommitBatch(Generic[T]):
+    """Some of a commit's file actions: the adds as objects or as rows."""
+
+    adds: T
     add_keys: list[bytes]
     remove_keys: list[bytes]
 
@@ -123,17 +127,35 @@ class CommitBytes:
         return data
 
 
-def file_batches(blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker) -> Iterator[CommitBatch]:
-    """A commit's adds and removes, a batch for each block; `columns` are those of `FILE_SCHEMA` to fill."""
+def file_actions(
+    blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker
+) -> Iterator[CommitBatch[Adds]]:
+    """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need."""
     line_type: type[FileLine | BareFileLine] = BareFileLine if set(columns) <= _BARE_COLUMNS else FileLine
     for lines in decode_lines(blocks, line_type, path):
-        adds = [line.add for line in lines if line.add is not None]
+        adds: Any = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
-            try:
-                yield commit_batch(adds, removes, columns, maker)
-            except OverflowError:
-                raise CorruptLogError(f"{path} holds a number that is out of its range; restore the file") from None
+            yield CommitBatch(adds, maker.key_list(adds), maker.key_list(removes))
+
+
+def file_batches(
+    blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker
+) -> Iterator[CommitBatch[pa.RecordBatch]]:
+    """As `file_actions`, with the adds as rows of `columns`."""
+    for found in file_actions(blocks, path, columns, maker):
+        yield CommitBatch(rows_of([(path, found.adds)], columns), found.add_keys, found.remove_keys)
+
+
+def rows_of(adds: Sequence[tuple[str, Adds]], columns: Sequence[str]) -> pa.RecordBatch:
+    """Rows of adds out of several commits, each with its path."""
+    try:
+        return add_rows([add for _, some in adds for add in some], columns)
+    except OverflowError:
+        if len(adds) > 1:
+            for one in adds:
+                rows_of([one], columns)
+        raise CorruptLogError(f"{adds[0][0]} holds a number that is out of its range; restore the file") from None
 
 
 def is_reconciled(blocks: Iterable[bytes], path: str, maker: KeyMaker) -> bool:
@@ -151,17 +173,6 @@ def is_reconciled(blocks: Iterable[bytes], path: str, maker: KeyMaker) -> bool:
             return False
         seen.add(keys)
     return True
-
-
-def commit_batch(
-    adds: Sequence[Add | BareAdd], removes: Sequence[Remove], columns: Sequence[str], maker: KeyMaker
-) -> CommitBatch:
-    """Actions as Arrow, with their replay keys."""
-    return CommitBatch(
-        adds=add_rows(adds, columns),
-        add_keys=maker.key_list(adds),
-        remove_keys=maker.key_list(removes),
-    )
 
 
 def add_rows(adds: Sequence[Add | BareAdd], columns: Sequence[str]) -> pa.RecordBatch:

@@ -193,7 +193,9 @@ class Mask:
         """Which of these keys are in the mask; None when none is."""
         self._hash()
         recent = self._recent
-        flags = np.fromiter((k in recent for k in keys), np.bool_, len(keys)) if recent else None
+        flags = None
+        if not recent.isdisjoint(keys):
+            flags = np.fromiter((k in recent for k in keys), np.bool_, len(keys))
         if self._runs:
             found = self._seen_in_runs(arrays.binaries(keys))
             flags = found if flags is None else flags if found is None else flags | found

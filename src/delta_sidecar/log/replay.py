@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from delta_sidecar.log.paths import KeyMaker
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Flags: TypeAlias = NDArray[np.bool_]
 
 _FEW = 64
@@ -36,23 +37,23 @@ class Replay:
         self._maker = maker
         self.mask = Mask()
 
-    def commit(self, batches: Iterable[CommitBatch]) -> Iterator[pa.RecordBatch]:
+    def commit(self, batches: Iterable[CommitBatch[T]]) -> Iterator[T]:
         """The live adds of one commit (or of a compacted range, which is one commit of the walk).
 
         Its keys are marked when the iterator is exhausted: a caller that stops before asks nothing older.
         """
         added, removed = Mask(), Mask()
         for batch in batches:
-            live = self._judge(batch, added)
+            live = _kept(batch.adds, self._judge(batch, added))
             added.add(batch.add_keys)
             removed.collect(batch.remove_keys)
-            if live is not None:
+            if len(live):
                 yield live
         self.mask.absorb(added)
         self.mask.absorb(removed)
 
-    def _judge(self, batch: CommitBatch, added: Mask) -> pa.RecordBatch | None:
-        """The adds of a batch that neither a newer commit nor this one has decided already."""
+    def _judge(self, batch: CommitBatch[Any], added: Mask) -> Flags | None:
+        """The adds of a batch that a newer commit or this one has decided already; None when there is none."""
         keys = batch.add_keys
         if not keys:
             return None
@@ -63,8 +64,7 @@ class Replay:
         if repeated is not None:
             _log.warning("a commit adds the same file more than once; its last add counts")
             dropped = _merge(dropped, repeated)
-        live = without(batch.adds, dropped)
-        return live if live.num_rows else None
+        return dropped
 
     def seal(self) -> None:
         """No commit comes any more: from here on, `base` may be called from several threads."""
@@ -111,6 +111,15 @@ def _merge(left: Flags | None, right: Flags | None) -> Flags | None:
     if left is None or right is None:
         return right if left is None else left
     return left | right
+
+
+def _kept(adds: Any, dropped: Flags | None) -> Any:
+    """The adds that are not dropped, objects or rows."""
+    if dropped is None:
+        return adds
+    if isinstance(adds, pa.RecordBatch):
+        return without(adds, dropped)
+    return [add for add, gone in zip(adds, dropped.tolist(), strict=True) if not gone]
 
 
 def without(batch: pa.RecordBatch, dropped: Flags | None) -> pa.RecordBatch:

@@ -185,7 +185,7 @@ class Work:
         for at, size in part_slices(rows.num_rows, PART_ROWS):
             yield self.placement.write(store, ordered.slice(at, size), self.layout)
 
-    def _actions(self, share: Share, maker: KeyMaker) -> Iterator[tuple[int, CommitBatch]]:
+    def _actions(self, share: Share, maker: KeyMaker) -> Iterator[tuple[int, CommitBatch[pa.RecordBatch]]]:
         """File actions with their version; rows of a base have none."""
         for rows in unpacked(share.rows) if share.rows is not None else ():
             yield _BASE, _base_batch(rows, maker)
@@ -291,13 +291,13 @@ def _indices(rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Int64Array:
 _KEY, _VERSION, _REMOVE = "replay key", "replay version", "replay remove"
 
 
-def _base_batch(rows: pa.RecordBatch, maker: KeyMaker) -> CommitBatch:
+def _base_batch(rows: pa.RecordBatch, maker: KeyMaker) -> CommitBatch[pa.RecordBatch]:
     keys = maker.keys(rows.column("path"), rows.column("deletion_vector"))
     return CommitBatch(rows, keys.to_pylist(), [])
 
 
 def _action_rows(
-    version: int, batch: CommitBatch, lots: int
+    version: int, batch: CommitBatch[pa.RecordBatch], lots: int
 ) -> tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.int32]]]:
     """Adds and removes as rows with their keys, and the lot of each."""
     adds, removes = batch.adds, len(batch.remove_keys)
@@ -331,7 +331,7 @@ def _by_version(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch if (versions == version).all() else arrays.filtered(batch, versions == version)
 
 
-def _commit_batch(rows: pa.RecordBatch) -> CommitBatch:
+def _commit_batch(rows: pa.RecordBatch) -> CommitBatch[pa.RecordBatch]:
     remove = arrays.to_numpy_bool(rows.column(_REMOVE))
     keys = rows.column(_KEY).to_pylist()
     names = [name for name in rows.schema.names if name not in (_KEY, _VERSION, _REMOVE)]

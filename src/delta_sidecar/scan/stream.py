@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_sidecar import arrays
 from delta_sidecar.errors import (
     CorruptIndexError,
     CorruptLogError,
@@ -26,7 +25,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.index.base import IndexBase
 from delta_sidecar.log.checkpoints import Checkpoint
-from delta_sidecar.log.commits import file_batches
+from delta_sidecar.log.commits import Adds, file_actions, rows_of
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.protocol import supports_generated_columns
 from delta_sidecar.log.replay import Replay
@@ -49,6 +48,8 @@ _LANES = min(2, os.cpu_count() or 1)
 """Threads that decode a base: more cost memory in proportion and soon wait for each other."""
 _STATS_BATCH = 2_048
 """Rows read at a time when each carries a kilobyte of JSON stats."""
+_MERGED_ROWS = 10_000
+"""Rows of small commits that are put together."""
 
 
 class FileScan:
@@ -268,21 +269,41 @@ class FileScan:
 
     def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[Listed]:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
-        rows = self._walk(replay, commits)
+        adds = self._walk(replay, commits)
+        if self._limit is not None:
+            return self._pruned(rows_of([some], self._source.names) for some in adds)
         if self._metrics.strategy == "forward":
-            return self._pruned(_merged(iter(list(rows)), 0))
-        return self._pruned(_merged(rows, 1) if self._limit is None else rows)
+            return self._pruned(list(self._merged(adds, 0)))
+        return self._pruned(self._merged(adds, 1))
+
+    def _merged(self, adds: Iterator[tuple[str, Adds]], at_once: int) -> Iterator[pa.RecordBatch]:
+        """Rows of neighbours together, after the first few: a batch costs as much as a thousand rows."""
+        columns = self._source.names
+        yield from (rows_of([some], columns) for some in islice(adds, at_once))
+        most = _STATS_BATCH if "stats" in columns else _MERGED_ROWS
+        held: list[tuple[str, Adds]] = []
+        count = 0
+        for some in adds:
+            if held and count + len(some[1]) > most:
+                yield rows_of(held, columns)
+                held, count = [], 0
+            held.append(some)
+            count += len(some[1])
+        if held:
+            yield rows_of(held, columns)
 
     def _pruned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Listed]:
         for rows in batches:
             yield Listed(self._pruner.prune(rows), rows.num_rows)
 
-    def _walk(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[pa.RecordBatch]:
+    def _walk(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[tuple[str, Adds]]:
+        """The live adds of each commit, with its path."""
         held = self._snapshot.commits
         ahead = 2 if self._limit is not None else self._settings.commit_parallelism
         for commit in newest_first(commits, held, ahead):
-            batches = file_batches(held.blocks(commit.file), commit.file.path, self._source.names, self._maker)
-            yield from replay.commit(batches)
+            path = commit.file.path
+            batches = file_actions(held.blocks(commit.file), path, self._source.names, self._maker)
+            yield from ((path, adds) for adds in replay.commit(batches))
             self._metrics.commits_scanned += 1
         self._metrics.mask_size = len(replay.mask)
 
@@ -331,22 +352,6 @@ def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         yield batch
     else:
         yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
-
-
-_MERGED_ROWS = 10_000
-
-
-def _merged(batches: Iterator[pa.RecordBatch], at_once: int) -> Iterator[pa.RecordBatch]:
-    """Neighbours together, after the first few: a batch costs as much as a thousand rows to prune and to hand out."""
-    yield from islice(batches, at_once)
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        if held and sum(b.num_rows for b in held) + batch.num_rows > _MERGED_ROWS:
-            yield pa.concat_batches(held, memory_pool=arrays.streaming_pool())
-            held = []
-        held.append(batch)
-    if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held, memory_pool=arrays.streaming_pool())
 
 
 def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | None:
