@@ -24,7 +24,7 @@ def test_all_between_and_no_other(chunks: list[list[bytes]], ends: list[bytes]) 
     made = [KeyChunk.of(pa.array(chunk, pa.binary())) for chunk in chunks]
     assert [chunk.keys().to_pylist() for chunk in made] == chunks
     ordered = OrderedKeys.of(made)
-    found = [key for part in ordered.between(low, high) for key in part.to_pylist()]
+    found = [key for span in ordered.between(low, high) for key in span.keys().to_pylist()]
     everything = [key for chunk in chunks for key in chunk]
     assert [chunk.keys().to_pylist() for chunk in ordered.chunks] == [sorted(chunk) for chunk in chunks]
     assert sorted(found) == sorted(key for key in everything if low <= key.split(b"\0")[0] <= high)

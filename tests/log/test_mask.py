@@ -147,9 +147,13 @@ def test_a_mask_in_order_hides_what_a_set_would(
         patch.setattr(module, "_MANY", 8)
         patch.setattr(module, "_TOGETHER", 2)
         for keys in (masked, more):
-            mask.collect([maker.key(path, None) for path in keys])
-            mask.put_in_order()
+            mask.collect(pa.array([maker.key(path, None) for path in keys], pa.binary()))
+            flags = mask.seen_list([path.encode() for path in asked])
             members = _keys(maker, masked) | _keys(maker, keys)
+            expected = [path.encode() in members for path in asked]
+            assert (flags is None) == (not any(expected))
+            assert flags is None or flags.tolist() == expected
+            mask.put_in_order()
             _hides(mask, members, asked, maker)
             _hides(mask, members, asked, maker, vectors)
 

@@ -58,7 +58,7 @@ def actions(snapshot: Snapshot) -> Iterator[Actions]:
     held = CommitBytes(snapshot.store)
     for commit in replace(snapshot.listing, compacted=()).segment(snapshot.version, snapshot.segment.base).commits:
         for batch in file_batches(held.blocks(commit.file), commit.file.path, SOURCE_COLUMNS.names, maker):
-            yield Actions(2 * commit.last + 2, batch.remove_keys)
+            yield Actions(2 * commit.last + 2, batch.remove_keys.to_pylist())
             yield Actions(2 * commit.last + 3, batch.add_keys, batch.adds)
         held.discard(commit.file)
 

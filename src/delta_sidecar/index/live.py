@@ -57,7 +57,7 @@ class Tail:
     def _noted(self, batches: Iterator[CommitBatch[pa.RecordBatch]]) -> Iterator[CommitBatch[pa.RecordBatch]]:
         for batch in batches:
             self.keys += batch.add_keys
-            self.keys += batch.remove_keys
+            self.keys += batch.remove_keys.to_pylist()
             yield batch
 
 

@@ -44,7 +44,7 @@ class CommitBatch(Generic[T]):
 
     adds: T
     add_keys: list[bytes]
-    remove_keys: list[bytes]
+    remove_keys: pa.BinaryArray
 
 
 class CommitBytes:
@@ -136,7 +136,7 @@ def file_actions(
         adds: Any = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
-            yield CommitBatch(adds, maker.key_list(adds), maker.key_list(removes))
+            yield CommitBatch(adds, maker.key_list(adds), maker.key_array(removes))
 
 
 def file_batches(

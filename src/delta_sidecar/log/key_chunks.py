@@ -29,6 +29,7 @@ class KeyChunk:
     suffix: bytes
     least: bytes
     greatest: bytes
+    is_ascending: bool = False
 
     @classmethod
     def of(cls, keys: pa.BinaryArray) -> KeyChunk:
@@ -64,12 +65,30 @@ class KeyChunk:
 
     def ascending(self) -> KeyChunk:
         """The same keys in order."""
+        if self.is_ascending:
+            return self
         order = pc.sort_indices(self.stems, memory_pool=arrays.streaming_pool())
-        return replace(self, stems=pc.take(self.stems, order, memory_pool=arrays.streaming_pool()))
+        stems = pc.take(self.stems, order, memory_pool=arrays.streaming_pool())
+        return replace(self, stems=stems, is_ascending=True)
 
     def place(self, key: bytes) -> int:
         """How many of the keys, in order, are less."""
         return bisect_left(self.stems, True, key=lambda stem: self.prefix + stem.as_py() + self.suffix >= key)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Neighbours in a chunk."""
+
+    chunk: KeyChunk
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def keys(self) -> pa.BinaryArray:
+        return self.chunk.keys(self.start, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +102,13 @@ class OrderedKeys:
         """Chunks in any order. An iterator that lets go of them saves holding them twice."""
         return cls([chunk.ascending() for chunk in chunks])
 
-    def between(self, low: bytes, high: bytes) -> list[pa.BinaryArray]:
+    def between(self, low: bytes, high: bytes) -> list[Span]:
         """The keys of all files whose paths are in a range, both ends included."""
         # The greatest path may be followed by the id of a deletion vector, after a zero byte.
         beyond = high + b"\1"
         near = [chunk for chunk in self.chunks if low <= chunk.greatest and chunk.least < beyond]
-        found = [chunk.keys(chunk.place(low), chunk.place(beyond)) for chunk in near]
-        return [keys for keys in found if len(keys)]
+        found = [Span(chunk, chunk.place(low), chunk.place(beyond)) for chunk in near]
+        return [span for span in found if len(span)]
 
 
 def _common_prefix(least: bytes, greatest: bytes) -> bytes:

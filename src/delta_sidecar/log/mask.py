@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, take
+from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, Span, take
 from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, names_with, shortest_name
 from delta_sidecar.log.paths import KeyMaker, has_percent
 
@@ -50,6 +50,8 @@ class Mask:
         self._by_name: NameFilter | None = None
         self._ordered: OrderedKeys | None = None
         self._lock = Lock()
+        self._compared = 0
+        """Keys in chunks without hashes that were compared with others."""
 
     def __len__(self) -> int:
         return len(self._recent) + sum(map(len, [*self._small, *self._chunks()]))
@@ -74,13 +76,13 @@ class Mask:
         if len(self._recent) >= _RECENT_LIMIT:
             self._flush()
 
-    def collect(self, keys: list[bytes]) -> None:
-        """Mark keys as seen; many at a time, they are not put in order before something is looked up."""
+    def collect(self, keys: pa.BinaryArray) -> None:
+        """Mark keys as seen; many at a time, they are not made fit for lookups before there is one."""
         if len(keys) < _MANY:
-            self.add(keys)
+            self.add(keys.to_pylist())
         else:
             self._reopen()
-            self._small.append(arrays.binaries(keys))
+            self._small.append(keys)
             if len(self._small) == _TOGETHER:
                 self._join_small()
 
@@ -134,14 +136,9 @@ class Mask:
         """Seal the mask for a base that knows the ranges of its paths: hashes are made again where they are missed."""
         self._reopen()
         self._collect_all()
-        self._ordered = OrderedKeys.of(self._let_go())
-
-    def _let_go(self) -> Iterator[KeyChunk]:
-        """All chunks; each is forgotten when it is handed out."""
         held = self._chunks()
         self._collected, self._runs = [], []
-        while held:
-            yield held.pop()
+        self._ordered = OrderedKeys.of(_let_go(held))
 
     def _reopen(self) -> None:
         """More keys are to come: those in order are some among others."""
@@ -169,7 +166,7 @@ class Mask:
             return None
         if within is None or vectors.null_count < len(vectors):
             return self._hidden_by_name(paths, vectors, maker)
-        if near is not None and sum(map(len, near)) <= _PER_ROW * len(paths):
+        if near is not None and _count(near) <= _PER_ROW * len(paths):
             return _among(paths.view(pa.binary()), near)
         return self.seen(paths.view(pa.binary()))
 
@@ -191,15 +188,32 @@ class Mask:
 
     def seen_list(self, keys: list[bytes]) -> NDArray[np.bool_] | None:
         """Which of these keys are in the mask; None when none is."""
-        self._hash()
-        recent = self._recent
+        recent, near = self._recent, self._near(keys)
         flags = None
         if not recent.isdisjoint(keys):
             flags = np.fromiter((k in recent for k in keys), np.bool_, len(keys))
-        if self._runs:
-            found = self._seen_in_runs(arrays.binaries(keys))
-            flags = found if flags is None else flags if found is None else flags | found
-        return None if flags is None or not flags.any() else flags
+        if self._runs or near:
+            array = arrays.binaries(keys)
+            for found in (_among(array, near) if near else None, self._seen_in_runs(array)):
+                flags = found if flags is None else flags if found is None else flags | found
+        return flags
+
+    def _near(self, keys: list[bytes]) -> list[Span]:
+        """Of chunks without hashes, the keys that lie among some; hashes are made when too many have been compared."""
+        if self._ordered is not None:
+            self._hash()
+        self._join_small()
+        if not self._collected or not keys:
+            return []
+        ordered = OrderedKeys.of(_let_go(self._collected))
+        self._collected = ordered.chunks
+        near = ordered.between(min(keys), max(keys))
+        self._compared += _count(near)
+        if self._compared <= sum(map(len, self._collected)):
+            return near
+        self._compared = 0
+        self._flush()
+        return []
 
     def seen(self, keys: pa.BinaryArray) -> NDArray[np.bool_] | None:
         """Which rows' keys are in the mask; None when none is."""
@@ -317,9 +331,19 @@ class _Run:
         return same
 
 
-def _among(keys: pa.BinaryArray, some: list[pa.BinaryArray]) -> NDArray[np.bool_] | None:
+def _let_go(held: list[KeyChunk]) -> Iterator[KeyChunk]:
+    """Each is forgotten when it is handed out."""
+    while held:
+        yield held.pop()
+
+
+def _count(spans: list[Span]) -> int:
+    return sum(map(len, spans))
+
+
+def _among(keys: pa.BinaryArray, some: list[Span]) -> NDArray[np.bool_] | None:
     """Which keys are among a few; None when none is."""
-    values = some[0] if len(some) == 1 else _joined(some)
+    values = some[0].keys() if len(some) == 1 else _joined([span.keys() for span in some])
     flags = arrays.to_numpy_bool(pc.is_in(keys, value_set=values, memory_pool=arrays.streaming_pool()))
     return flags if flags.any() else None
 

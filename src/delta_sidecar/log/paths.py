@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Protocol
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from delta_sidecar import arrays
 from delta_sidecar.log.actions import DeletionVector
 
-_DOT = ord(".")
+_vector_of = attrgetter("deletionVector")
+_DOT, _NEWLINE = ord("."), ord("\n")
 _SLASH_THEN_DOT = ord("/") | ord(".") << 8
 # A dot and a slash differ in their last bit alone.
 _BUT_LAST_BIT, _BUT_LAST_BIT_OF_SECOND = 0xFE, 0xFEFF
@@ -56,17 +58,23 @@ class KeyMaker:
         return canonical if vector is None else canonical + b"\0" + vector.unique_id.encode()
 
     def key_list(self, files: Sequence[HasKey]) -> list[bytes]:
-        """The keys of many files: all at once where no path needs another spelling and none has a deletion vector."""
-        text = "\n".join([file.path for file in files])
-        if (
-            text.count("\n") < len(files)
-            and not _is_suspect(text)
-            and "\n/" not in text
-            and "\n." not in text
-            and not any(file.deletionVector for file in files)
-        ):
-            return text.encode("utf-8", "surrogatepass").split(b"\n") if files else []
+        """The keys of many files."""
+        text = _plain_lines(files)
+        if text is not None:
+            return text.split(b"\n") if files else []
         return [self.key(file.path, file.deletionVector) for file in files]
+
+    def key_array(self, files: Sequence[HasKey]) -> pa.BinaryArray:
+        """As `key_list`, without an object for each key where that can be."""
+        text = _plain_lines(files)
+        if text is None or not files:
+            return arrays.binaries([self.key(file.path, file.deletionVector) for file in files])
+        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
+        offsets = np.empty(len(files) + 1, np.int32)
+        offsets[0], offsets[-1] = 0, len(text) - len(ends)
+        offsets[1:-1] = ends - np.arange(len(ends))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text.replace(b"\n", b""))]
+        return pa.Array.from_buffers(pa.binary(), len(files), buffers)
 
     def canonical(self, path: str) -> bytes:
         """The canonical path alone."""
@@ -120,6 +128,16 @@ class KeyMaker:
         if all_plain(paths):
             return paths.view(pa.binary())
         return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
+
+
+def _plain_lines(files: Sequence[HasKey]) -> bytes | None:
+    """Keys, a line each, looked at all at once; None where a path has another spelling, or a deletion vector."""
+    text = "\n".join([file.path for file in files])
+    if text.count("\n") >= len(files) > 0 or _is_suspect(text) or "\n/" in text or "\n." in text:
+        return None
+    if any(map(_vector_of, files)):
+        return None
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _is_suspect(path: str) -> bool:

@@ -58,7 +58,7 @@ class Replay:
         if not keys:
             return None
         dropped = _merge(self.mask.seen_list(keys), added.seen_list(keys))
-        if not set(keys).isdisjoint(batch.remove_keys):
+        if not set(keys).isdisjoint(batch.remove_keys.to_pylist()):
             _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
         repeated = _repeated(keys)
         if repeated is not None:

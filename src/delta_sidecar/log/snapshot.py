@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
 from delta_sidecar.errors import (
     CorruptLogError,
@@ -304,10 +305,21 @@ class _StateFinder:
 
 def _may_hold_state(block: bytes) -> bool:
     """Whether lines may hold a protocol or metadata action: one begins otherwise than those of files and the like."""
-    return any(line and not line.startswith(_OTHER_ACTIONS) for line in block.split(b"\n"))
+    text = np.frombuffer(block, np.uint8)
+    starts = np.concatenate([[0], np.flatnonzero(text[:-1] == _NEWLINE) + 1])
+    if len(text) < 8 or starts[-1] > len(text) - 8:
+        return True
+    begin = np.ndarray((len(text) - 7,), "<u8", buffer=text, strides=(1,))[starts] & _SEVEN_BYTES
+    return not np.logical_or.reduce([begin == other for other in _OTHER_ACTIONS]).all()
 
 
-_OTHER_ACTIONS = (b'{"add":', b'{"remove":', b'{"commitInfo":', b'{"txn":', b'{"cdc":', b'{"domainMetadata":')
+_NEWLINE = ord("\n")
+_SEVEN_BYTES = np.uint64((1 << 56) - 1)
+_OTHER_ACTIONS = [
+    np.uint64(int.from_bytes(begin, "little"))
+    for begin in (b'{"add":', b'{"remov', b'{"commi', b'{"txn":', b'{"cdc":', b'{"domai')
+]
+"""The first seven bytes of other lines."""
 
 
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int) -> Iterator[CommitRange]:

@@ -293,7 +293,7 @@ _KEY, _VERSION, _REMOVE = "replay key", "replay version", "replay remove"
 
 def _base_batch(rows: pa.RecordBatch, maker: KeyMaker) -> CommitBatch[pa.RecordBatch]:
     keys = maker.keys(rows.column("path"), rows.column("deletion_vector"))
-    return CommitBatch(rows, keys.to_pylist(), [])
+    return CommitBatch(rows, keys.to_pylist(), arrays.binaries([]))
 
 
 def _action_rows(
@@ -303,7 +303,7 @@ def _action_rows(
     adds, removes = batch.adds, len(batch.remove_keys)
     nothing = [pa.nulls(removes, f.type) for f in adds.schema]
     columns = [pa.concat_arrays([a, b]) for a, b in zip(adds.columns, nothing, strict=True)]
-    keys = arrays.binaries([*batch.add_keys, *batch.remove_keys])
+    keys = pa.concat_arrays([arrays.binaries(batch.add_keys), batch.remove_keys])
     flags = np.arange(len(keys)) >= adds.num_rows
     extra = [keys, arrays.int64s([version] * len(keys)), arrays.booleans(flags)]
     rows = pa.RecordBatch.from_arrays([*columns, *extra], names=[*adds.schema.names, _KEY, _VERSION, _REMOVE])
@@ -333,11 +333,7 @@ def _by_version(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _commit_batch(rows: pa.RecordBatch) -> CommitBatch[pa.RecordBatch]:
     remove = arrays.to_numpy_bool(rows.column(_REMOVE))
-    keys = rows.column(_KEY).to_pylist()
+    keys = rows.column(_KEY)
     names = [name for name in rows.schema.names if name not in (_KEY, _VERSION, _REMOVE)]
     adds = arrays.filtered(rows, ~remove).select(names) if remove.any() else rows.select(names)
-    return CommitBatch(
-        adds,
-        [key for key, gone in zip(keys, remove, strict=True) if not gone],
-        [key for key, gone in zip(keys, remove, strict=True) if gone],
-    )
+    return CommitBatch(adds, keys.filter(arrays.booleans(~remove)).to_pylist(), keys.filter(arrays.booleans(remove)))
