@@ -243,7 +243,7 @@ def faulty(made: Made, seed: int, latency_s: float, **policy: Any) -> tuple[Retr
 def test_a_store_that_often_fails(tmp_path: Path, seed: int, single: bool) -> None:
     """A third of the requests get a 503, others break off: the right files through the index, in bounded requests."""
     made = make_table(tmp_path, vectors=seed % 2 == 0, checkpoint=None if seed % 3 else 2, single=single)
-    store, counting, faults = faulty(made, seed, latency_s=0.001)
+    store, counting, faults = faulty(made, seed, latency_s=0.05 if seed == 0 else 0.001)
     found = check_listings(made, store=store)
     assert {metrics.tier for _, metrics in found} == {"index"}
     assert {metrics.fallback_reason for _, metrics in found} == {None}
