@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,46 +17,44 @@ from delta_sidecar.index.columns import NUM_RECORDS, column, whole
 from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest
-from delta_sidecar.index.parts import MANIFEST_KEY, read_checked, read_part
+from delta_sidecar.index.parts import MANIFEST_KEY
 from delta_sidecar.index.rows import PARTITION
 from delta_sidecar.index.seals import chunk_checksums, chunk_ranges, footer_length
 from delta_sidecar.log.paths import all_plain
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Buffer
 from delta_sidecar.values.comparison import comparable, unscaled_integers
 
 _MAGIC: Final = b"PAR1"
 
 
-def check_files(store: Store, directory: str, part: PartEntry) -> None:
-    """Size, checksums and footer of each file; `CorruptIndexError` for the first that is off."""
-    for name, entry in zip(part.names, (part.core, part.stats), strict=False):
-        if entry is not None:
-            data = _checked_file(store, f"{directory}/{name}", entry)
-            if entry is part.stats:
-                _check_chunks(data, name)
+def check_files(files: Mapping[str, Buffer], part: PartEntry) -> None:
+    """The footers and the checksums of chunks; `CorruptIndexError` for the first that is off."""
+    for name, data in files.items():
+        _check_footer(bytes(data), name, part.core if name == part.core_name else part.stats)
+        if part.stats is not None and name == part.stats_name:
+            _check_chunks(data, name)
 
 
-def _checked_file(store: Store, path: str, entry: FileEntry) -> bytes:
-    data = bytes(read_checked(store, path, entry))
+def _check_footer(data: bytes, path: str, entry: FileEntry | None) -> None:
+    assert entry is not None
     footer = footer_length(data)
     if data[-4:] != _MAGIC or footer != entry.footer or not 0 < footer <= len(data) - 12:
         raise CorruptIndexError(f"{path}: its footer is not the {entry.footer} bytes the manifest says")
     if zlib.crc32(data[-footer - 8 :]) != entry.footer_crc32:
         raise CorruptIndexError(f"{path}: the checksum of its footer is not the one the manifest says")
-    return data
 
 
-def _check_chunks(data: bytes, name: str) -> None:
+def _check_chunks(data: Buffer, name: str) -> None:
     metadata = pq.read_metadata(pa.BufferReader(data))
     found = [zlib.crc32(memoryview(data)[r.start : r.start + r.length]) for r in chunk_ranges(metadata)]
     if chunk_checksums(data, metadata) not in (found, None):
         raise CorruptIndexError(f"{name}: the checksums of its columns do not agree")
 
 
-def check_embedded(store: Store, directory: str, part: PartEntry, manifest: Manifest) -> Iterator[str]:
+def check_embedded(files: Mapping[str, Buffer], part: PartEntry, manifest: Manifest) -> Iterator[str]:
     """A part in one file describes itself: as its manifest does, unless it was written for an older one."""
-    path = f"{directory}/{part.core_name}"
-    metadata = pq.read_metadata(pa.BufferReader(store.get(path))).metadata or {}
+    path = part.core_name
+    metadata = pq.read_metadata(pa.BufferReader(files[path])).metadata or {}
     if MANIFEST_KEY not in metadata:
         yield f"{path} does not describe itself"
         return
@@ -71,12 +69,6 @@ def check_embedded(store: Store, directory: str, part: PartEntry, manifest: Mani
             yield f"{path} says {name} {getattr(inner, name)}, its manifest {getattr(manifest, name)}"
     if inner.files != part.rows:
         yield f"{path} says it holds {inner.files} files and holds {part.rows}"
-
-
-def read_rows(store: Store, directory: str, part: PartEntry, layout: Layout) -> pa.Table:
-    """The rows of a part, its bytes checked."""
-    check_files(store, directory, part)
-    return read_part(store, directory, part, layout)
 
 
 def check_entry(rows: pa.Table, part: PartEntry, layout: Layout) -> Iterator[str]:

@@ -88,14 +88,21 @@ def write_part(
 
 def read_part(store: Store, directory: str, entry: PartEntry, layout: Layout) -> pa.Table:
     """All rows of a part, checked against their checksums, in the flat form of `index.rows`."""
-    files = [(entry.core_name, entry.core)]
-    if entry.stats is not None:
-        files.append((entry.stats_name, entry.stats))
-    tables = [_flat(_decoded(read_checked(store, f"{directory}/{n}", f), n), layout) for n, f in files]
+    return part_rows(part_files(store, directory, entry), entry, layout)
+
+
+def part_files(store: Store, directory: str, entry: PartEntry) -> dict[str, Buffer]:
+    """The bytes of a part's files by their names, checked."""
+    files = zip(entry.names, (entry.core, entry.stats), strict=False)
+    return {name: read_checked(store, f"{directory}/{name}", file) for name, file in files if file is not None}
+
+
+def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: Layout) -> pa.Table:
+    """The rows of a part that has been fetched."""
+    tables = [_flat(_decoded(data, name), layout) for name, data in files.items()]
     if any(table.num_rows != entry.rows for table in tables):
-        raise CorruptIndexError(f"{directory}/{entry.id} does not hold the {entry.rows} rows its manifest says")
-    columns = {name: table.column(name) for table in tables for name in table.column_names}
-    return pa.table(columns)
+        raise CorruptIndexError(f"part {entry.id} does not hold the {entry.rows} rows its manifest says")
+    return pa.table({name: table.column(name) for table in tables for name in table.column_names})
 
 
 def read_keys(store: Store, directory: str, entry: PartEntry) -> pa.RecordBatch:

@@ -40,8 +40,8 @@ from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.names import manifest_name
-from delta_sidecar.index.part_check import check_embedded, check_entry, read_rows
-from delta_sidecar.index.parts import completed
+from delta_sidecar.index.part_check import check_embedded, check_entry, check_files
+from delta_sidecar.index.parts import completed, part_files, part_rows, read_part
 from delta_sidecar.index.rows import conformed
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.paths import KeyMaker
@@ -187,10 +187,12 @@ class _Check:
         broken = False
         for part in self.manifest.parts:
             try:
-                rows = self.rows(part)
+                files = part_files(self.store, self.directory, part)
+                check_files(files, part)
+                rows = completed(part_rows(files, part, self.layout))
                 self.problems += check_entry(rows, part, self.layout)
                 if part.stats is None:
-                    self.problems += check_embedded(self.store, self.directory, part, self.manifest)
+                    self.problems += check_embedded(files, part, self.manifest)
             except CorruptIndexError as error:
                 self.problems.append(str(error))
                 broken = True
@@ -200,7 +202,7 @@ class _Check:
         return None if broken else found.close()
 
     def rows(self, part: PartEntry) -> pa.Table:
-        return completed(read_rows(self.store, self.directory, part, self.layout))
+        return completed(read_part(self.store, self.directory, part, self.layout))
 
     def columns(self, rows: pa.Table) -> tuple[dict[str, pa.Array], NDArray[np.uint8]]:
         """The columns in the types that the table has now, and which rows have stats of columns it had before."""
