@@ -18,7 +18,8 @@ from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.columns import column
 from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.parts import MANIFEST_KEY, completed, nested, read_keys, read_part, write_part
+from delta_sidecar.index.part_reader import read_keys
+from delta_sidecar.index.parts import MANIFEST_KEY, completed, nested, read_part, write_part
 from delta_sidecar.index.rows import SOURCE_COLUMNS, index_rows, sorted_rows
 from delta_sidecar.log.actions import Add, DeletionVector
 from delta_sidecar.log.commits import add_rows

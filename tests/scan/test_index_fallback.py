@@ -15,7 +15,7 @@ from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.builder import build_index
 from delta_sidecar.index.names import SIDECARS
-from delta_sidecar.index.parts import read_keys
+from delta_sidecar.index.part_reader import read_keys
 from delta_sidecar.index.single import read_single
 from delta_sidecar.scan import parts as scan_parts
 from delta_sidecar.scan.metrics import ScanMetrics

@@ -13,7 +13,8 @@ from delta_sidecar.index.building import Build, PartSink, key_order
 from delta_sidecar.index.discovery import FoundManifest
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.live import Tail, hidden_by, tail_after
-from delta_sidecar.index.parts import completed, read_keys, read_part
+from delta_sidecar.index.part_reader import read_keys
+from delta_sidecar.index.parts import completed, read_part
 from delta_sidecar.index.rows import conformed, index_rows
 from delta_sidecar.index.whole import write_sorted
 

@@ -359,6 +359,12 @@ class PartRows:
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
+def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
+    """As `part_keys`, for builders: what the store has to say is not taken for a broken index."""
+    path = f"{directory}/{part.core_name}"
+    return part_keys(PartFile.of(read_checked(store, path, part.core), path))
+
+
 def part_keys(core: PartFile) -> pa.RecordBatch:
     """`path` and `deletion_vector` of a part's rows: what replay needs."""
     found = core.read(range(len(core.group_rows)), core.positions([("path",), ("dv",)]))

@@ -105,18 +105,6 @@ def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: Layout) -> 
     return pa.table({name: table.column(name) for table in tables for name in table.column_names})
 
 
-def read_keys(store: Store, directory: str, entry: PartEntry) -> pa.RecordBatch:
-    """`path` and `deletion_vector` of a part's rows: what replay needs."""
-    data = read_checked(store, f"{directory}/{entry.core_name}", entry.core)
-    names = ["path"] if not entry.vectors else ["path", "dv"]
-    with guarded(entry.core_name):
-        found = pq.ParquetFile(pa.BufferReader(data)).read(columns=names, use_threads=False)
-    vector_type = FILE_SCHEMA.field("deletion_vector").type
-    # A part that speaks for itself does not tell how many of its rows have one: the column may be left out.
-    vectors = whole(found.column("dv")) if "dv" in found.column_names else pa.nulls(entry.rows, vector_type)
-    return pa.RecordBatch.from_arrays([whole(found.column("path")), vectors], names=["path", "deletion_vector"])
-
-
 def read_checked(store: Store, path: str, entry: FileEntry) -> Buffer:
     """A whole file of a part; `CorruptIndexError` if it is not the one its entry describes."""
     try:

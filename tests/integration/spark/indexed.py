@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from delta_sidecar.index import building
 from delta_sidecar.index.builder import BuildOptions, BuildReport
 from delta_sidecar.index.discovery import find_base
-from delta_sidecar.index.parts import read_keys
+from delta_sidecar.index.part_reader import read_keys
 from delta_sidecar.index.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.build import build_table
