@@ -11,8 +11,8 @@ from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys
 paths = st.builds(
     "{}{}{}".format,
     st.sampled_from(["", "d/"]),
-    st.text("ab/", max_size=4),
-    st.sampled_from(["", ".c000.snappy.parquet"]),
+    st.text("ab/- ", max_size=4),
+    st.sampled_from(["", ".parquet", ".c000.snappy.parquet"]),
 ).map(str.encode)
 vectors = st.sampled_from([b"", b"\0u1", b"\0u2"])
 keys = st.builds(bytes.__add__, paths, vectors)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from delta_sidecar.log import mask as module
 from delta_sidecar.log.files import DELETION_VECTOR
+from delta_sidecar.log.key_chunks import OrderedKeys
 from delta_sidecar.log.mask import Mask
 from delta_sidecar.log.paths import KeyMaker
 
@@ -175,3 +176,38 @@ def _hides(
     hidden = [v is None and maker.key(path, None) in expected for path, v in zip(asked, found, strict=True)]
     assert ([False] * len(asked) if flags is None else flags.tolist()) == hidden
     assert len(mask) >= len(expected)
+
+
+def test_names_that_begin_with_others() -> None:
+    """`a.parquet` comes after `a-1.parquet`, though `a` comes before `a-1`."""
+    maker = KeyMaker("file:///t")
+    names = [f"{stem}{more}.parquet" for stem in ("a", "b") for more in ("", "-1", " (1)")]
+    for masked in names:
+        mask = Mask()
+        mask.add([name.encode() for name in names if name != masked])
+        mask.put_in_order()
+        for asked in names:
+            flags = mask.hidden(pa.array([asked]), pa.nulls(1, DELETION_VECTOR), maker, (asked.encode(),) * 2)
+            assert (flags is not None) == (asked != masked)
+
+
+def test_many_commits_of_removes_are_soon_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    between = OrderedKeys.between
+    monkeypatch.setattr(
+        OrderedKeys, "between", lambda self, *ends: searched.append(len(self.chunks)) or between(self, *ends)
+    )
+    mask = Mask()
+    for commit in range(100):
+        assert mask.seen_list([f"new {commit}".encode()]) is None
+        mask.collect(pa.array([f"{n * 7919 % 600:04} {commit}".encode() for n in range(600)], pa.binary()))
+    assert sum(searched) < 1_000
+
+
+def test_an_empty_path_at_the_end() -> None:
+    mask = Mask()
+    mask.add([b"abcdefgh.parquet"])
+    mask.seal()
+    flags = mask.hidden(pa.array(["abcdefgh.parquet", ""]), pa.nulls(2, DELETION_VECTOR), KeyMaker("file:///t"))
+    assert flags is not None
+    assert flags.tolist() == [True, False]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from delta_sidecar.index import part_reader
 from delta_sidecar.index import parts as index_parts
 from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.log import mask
 from delta_sidecar.scan import parts as scan_parts
 from delta_sidecar.storage import open_store
 from tests.index.models import small_parts
@@ -47,6 +48,8 @@ class Reader:
     stats_by_ranges: bool
     is_warm: bool
     """Whether the table is opened again and again while it grows, by a process that remembers it."""
+    small_masks: bool
+    """Whether a few keys are as many."""
 
 
 builds = st.builds(
@@ -57,7 +60,7 @@ builds = st.builds(
     part_rows=st.integers(1, 3),
     limits=st.tuples(st.sampled_from([0, 0, 1, 2, 9]), st.integers(0, 4), st.integers(0, 3), st.integers(1, 5)),
 )
-readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans(), st.booleans())
+readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans(), st.booleans(), st.booleans())
 
 
 def build_indexed(
@@ -97,4 +100,9 @@ def small_limits(reader: Reader) -> Iterator[None]:
             patch.setattr(scan_parts, "_HELPERS", 1)
         if reader.stats_by_ranges:
             patch.setattr(part_reader, "WHOLE_STATS", 0)
+        if reader.small_masks:
+            patch.setattr(mask, "_RECENT_LIMIT", 3)
+            patch.setattr(mask, "_MANY", 1)
+            patch.setattr(mask, "_TOGETHER", 2)
+            patch.setattr(mask, "_SEARCH", 0)
         yield

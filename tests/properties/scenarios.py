@@ -76,8 +76,11 @@ FILES: list[tuple[str, ...]] = [
     ("/elsewhere/f3.parquet", "file:/elsewhere/f3.parquet", "file:///elsewhere/%663.parquet"),
     ("%C3%A9%2F4.parquet", "é%2f4.parquet", "%c3%a9%2F4.parquet"),
     ("é/4.parquet", "%C3%A9/4.parquet", "é/%34.parquet"),
+    ("f0-1.parquet", "f0%2D1.parquet", "x/../f0-1.parquet"),
+    ("f0 (1).parquet", "f0%20(1).parquet", ".//f0 (1).parquet"),
 ]
-"""Files, each with spellings of its path that mean one file; the last two differ by an escaped slash."""
+"""Files, each with spellings of its path that mean one file. Two differ by an escaped slash; the names of the last two
+go on where that of the first ends, with bytes before and after the dot's."""
 
 STATS = ("full", "full", "full", "none", "count", "some", "broken", "typeless")
 

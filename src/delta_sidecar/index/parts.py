@@ -314,8 +314,9 @@ def _time(rows: pa.Table, layout: Layout, kind: str) -> pa.Array:
 
 
 def _path_ends(paths: pa.StringArray) -> tuple[str, str] | None:
-    """The beginnings of the smallest and the greatest path; None where one may have two spellings."""
-    if not len(paths) or not all_plain(paths):
+    """The beginnings of the smallest and the greatest path; None where one may have two spellings, or ends in what
+    looks like the id of a deletion vector."""
+    if not len(paths) or not all_plain(paths) or pc.any(pc.match_substring(paths, "\0")).as_py():
         return None
     ends = pc.min_max(paths.view(pa.binary()))
     return cut_path(ends["min"].as_py()), cut_path(ends["max"].as_py())

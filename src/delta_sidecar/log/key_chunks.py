@@ -39,10 +39,11 @@ class KeyChunk:
         found = KeyBytes.of(keys)
         prefix = _common_prefix(least, greatest)
         suffix = _common_suffix(found, greatest, len(prefix))
-        # Without an end, Arrow's kernel fails on keys that are no longer than the prefix.
-        end = -len(suffix) or int(found.lengths.max())
-        stems = pc.binary_slice(keys, len(prefix), end, memory_pool=arrays.streaming_pool())
-        return cls(prefix, stems if prefix or suffix else keys, suffix, least, greatest)
+        if prefix or suffix:
+            # Without an end, Arrow's kernel fails on keys that are no longer than the prefix.
+            end = -len(suffix) or int(found.lengths.max())
+            keys = pc.binary_slice(keys, len(prefix), end, memory_pool=arrays.streaming_pool())
+        return cls(prefix, keys, suffix, least, greatest)
 
     def __len__(self) -> int:
         return len(self.stems)
@@ -67,7 +68,8 @@ class KeyChunk:
         """The same keys in order."""
         if self.is_ascending:
             return self
-        order = pc.sort_indices(self.stems, memory_pool=arrays.streaming_pool())
+        # Not the stems: `a` comes before `a-1`, and `a.parquet` after `a-1.parquet`.
+        order = pc.sort_indices(self.keys(), memory_pool=arrays.streaming_pool())
         stems = pc.take(self.stems, order, memory_pool=arrays.streaming_pool())
         return replace(self, stems=stems, is_ascending=True)
 

@@ -51,7 +51,7 @@ class KeyBytes:
 
     def last_bytes(self) -> NDArray[np.uint8]:
         """The last byte of each key; of an empty one, any."""
-        return self.data[self.starts + np.maximum(self.lengths - 1, 0)]
+        return self.data[np.minimum(self.starts + np.maximum(self.lengths - 1, 0), len(self.data) - 1)]
 
     def from_end(self, distance: int) -> NDArray[np.uint64]:
         """The word `distance` bytes before each key's end, or its first word; for keys of eight bytes or more."""

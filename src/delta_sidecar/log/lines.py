@@ -58,7 +58,7 @@ def decode_lines(blocks: Iterable[bytes], line_type: type[T], path: str) -> Iter
         except (msgspec.DecodeError, UnicodeDecodeError):
             lines = list(_one_by_one(block, decoder, path, before))
         yield lines
-        before += len(lines)
+        before += block.count(b"\n")
 
 
 def _one_by_one(block: bytes, decoder: msgspec.json.Decoder[T], path: str, before: int) -> Iterator[T]:

@@ -33,6 +33,8 @@ _RECENT_LIMIT = 16_384
 _MANY = 500
 _TOGETHER = 16
 """Chunks of keys that are joined: a look-up goes through all chunks, and joining all at once would double them."""
+_SEARCH = 100
+"""Keys that could be compared in the time it takes to find a place in a chunk."""
 _PER_ROW = 2
 """Up to so many keys for each row of a row group, Arrow's table of all of them costs less than our hashes."""
 # A dot and a slash differ in their last bit alone.
@@ -40,15 +42,17 @@ _DOT, _BUT_LAST_BIT = np.uint8(ord(".")), np.uint8(0xFE)
 
 
 class Mask:
-    """Keys that hide older rows. Not safe for use by several threads at once."""
+    """Keys that hide older rows. Once it is sealed, or put in order, several threads may ask what is `hidden`."""
 
     def __init__(self) -> None:
         self._recent: set[bytes] = set()
-        self._runs: list[_Run] = []
-        self._collected: list[KeyChunk] = []
         self._small: list[pa.BinaryArray] = []
-        self._by_name: NameFilter | None = None
+        self._collected: list[KeyChunk] = []
+        """Chunks without hashes."""
+        self._runs: list[_Run] = []
         self._ordered: OrderedKeys | None = None
+        """All keys, once they are put in order; then runs, if there are any, are a second view of them."""
+        self._by_name: NameFilter | None = None
         self._lock = Lock()
         self._compared = 0
         """Keys in chunks without hashes that were compared with others."""
@@ -122,6 +126,7 @@ class Mask:
 
     def seal(self) -> None:
         """Make lookups of large arrays cheap; called once the tail is done and a base is to be filtered."""
+        self._reopen()
         self._flush()
         self._join_runs()
 
@@ -188,8 +193,8 @@ class Mask:
 
     def seen_list(self, keys: list[bytes]) -> NDArray[np.bool_] | None:
         """Which of these keys are in the mask; None when none is."""
-        recent, near = self._recent, self._near(keys)
-        flags = None
+        near = self._near(keys)
+        recent, flags = self._recent, None
         if not recent.isdisjoint(keys):
             flags = np.fromiter((k in recent for k in keys), np.bool_, len(keys))
         if self._runs or near:
@@ -208,8 +213,8 @@ class Mask:
         ordered = OrderedKeys.of(_let_go(self._collected))
         self._collected = ordered.chunks
         near = ordered.between(min(keys), max(keys))
-        self._compared += _count(near)
-        if self._compared <= sum(map(len, self._collected)):
+        self._compared += _count(near) + _SEARCH * len(self._collected)
+        if _count(near) <= _RECENT_LIMIT and self._compared <= sum(map(len, self._collected)):
             return near
         self._compared = 0
         self._flush()

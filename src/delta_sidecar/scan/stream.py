@@ -270,10 +270,10 @@ class FileScan:
     def _tail(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[Listed]:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
         adds = self._walk(replay, commits)
-        if self._limit is not None:
-            return self._pruned(rows_of([some], self._source.names) for some in adds)
         if self._metrics.strategy == "forward":
             return self._pruned(list(self._merged(adds, 0)))
+        if self._limit is not None:
+            return self._pruned(rows_of([some], self._source.names) for some in adds)
         return self._pruned(self._merged(adds, 1))
 
     def _merged(self, adds: Iterator[tuple[str, Adds]], at_once: int) -> Iterator[pa.RecordBatch]:
