@@ -17,8 +17,12 @@ settings.register_profile("house", deadline=None, print_blob=True, suppress_heal
 settings.load_profile("house")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once."""
+    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once.
+
+    First of all, for the markers are read by another hook of this name.
+    """
     for item in items:
         used = set(getattr(item, "fixturenames", ()))
         for name in used & {*SERVERS, "golden"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -100,3 +101,11 @@ def test_golden_directory_by_variable(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("DELTA_SIDECAR_GOLDEN", str(tmp_path / "absent"))
     assert golden_root() is None
     assert golden_names() == []
+
+
+def test_tests_of_a_server_stay_on_one_worker(request: pytest.FixtureRequest) -> None:
+    """The marker must reach the id by which tests are handed out, or every worker starts every server."""
+    if os.environ.get("PYTEST_XDIST_WORKER") is None or not request.config.getvalue("loadgroup"):
+        pytest.skip("tests are not handed out by groups here")
+    grouped = [item for item in request.session.items if item.get_closest_marker("xdist_group")]
+    assert all("@" in item.nodeid.rpartition("::")[2] for item in grouped)
