@@ -218,6 +218,9 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
         "spark.databricks.delta.snapshotPartitions": "2",
+        # Compiling code for tables of ten rows takes a quarter of the time.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
