@@ -32,8 +32,14 @@ class KeyChunk:
     is_ascending: bool = False
 
     @classmethod
-    def of(cls, keys: pa.BinaryArray) -> KeyChunk:
-        """Keys in any order."""
+    def of_few(cls, keys: Iterable[bytes]) -> KeyChunk:
+        """Some keys as they are: for a few, less is to be gained than Arrow's functions cost."""
+        ascending = sorted(keys)
+        return cls(b"", arrays.binaries(ascending), b"", ascending[0], ascending[-1], is_ascending=True)
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray, is_ascending: bool = False) -> KeyChunk:
+        """Keys in any order, or in theirs."""
         ends = pc.min_max(keys, memory_pool=arrays.streaming_pool())
         least, greatest = ends["min"].as_py(), ends["max"].as_py()
         found = KeyBytes.of(keys)
@@ -43,7 +49,7 @@ class KeyChunk:
             # Without an end, Arrow's kernel fails on keys that are no longer than the prefix.
             end = -len(suffix) or int(found.lengths.max())
             keys = pc.binary_slice(keys, len(prefix), end, memory_pool=arrays.streaming_pool())
-        return cls(prefix, keys, suffix, least, greatest)
+        return cls(prefix, keys, suffix, least, greatest, is_ascending)
 
     def __len__(self) -> int:
         return len(self.stems)
@@ -61,6 +67,8 @@ class KeyChunk:
         return self._whole(take(self.stems, rows))
 
     def _whole(self, stems: pa.BinaryArray) -> pa.BinaryArray:
+        if not self.prefix and not self.suffix:
+            return stems
         pieces = _scalar(self.prefix), stems, _scalar(self.suffix), _scalar(b"")
         return pc.binary_join_element_wise(*pieces, memory_pool=arrays.streaming_pool())
 
@@ -69,9 +77,7 @@ class KeyChunk:
         if self.is_ascending:
             return self
         # Not the stems: `a` comes before `a-1`, and `a.parquet` after `a-1.parquet`.
-        order = pc.sort_indices(self.keys(), memory_pool=arrays.streaming_pool())
-        stems = pc.take(self.stems, order, memory_pool=arrays.streaming_pool())
-        return replace(self, stems=stems, is_ascending=True)
+        return replace(self, stems=in_order(self.stems, self.keys()), is_ascending=True)
 
     def place(self, key: bytes) -> int:
         """How many of the keys, in order, are less."""
@@ -132,6 +138,12 @@ def _common_suffix(keys: KeyBytes, one: bytes, after: int) -> bytes:
 
 def _scalar(value: bytes) -> Any:
     return arrays.binaries([value])[0]
+
+
+def in_order(array: pa.BinaryArray, by: pa.BinaryArray) -> pa.BinaryArray:
+    """Rows in the order of keys."""
+    order = pc.sort_indices(by, memory_pool=arrays.streaming_pool())
+    return pc.take(array, order, memory_pool=arrays.streaming_pool())
 
 
 def take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, Span, take
+from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, Span, in_order, take
 from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, names_with, shortest_name
 from delta_sidecar.log.paths import KeyMaker, has_percent
 
@@ -92,7 +92,8 @@ class Mask:
 
     def _join_small(self) -> None:
         if self._small:
-            self._collected.append(KeyChunk.of(_joined(self._small)))
+            keys = _joined(self._small)
+            self._collected.append(KeyChunk.of(in_order(keys, keys), is_ascending=True))
             self._small = []
 
     def absorb(self, other: Mask) -> None:
@@ -106,14 +107,11 @@ class Mask:
         if len(self._recent) >= _RECENT_LIMIT:
             self._flush()
 
-    def _collect_all(self) -> None:
+    def _flush(self) -> None:
         if self._recent:
             self._collected.append(KeyChunk.of(arrays.binaries(list(self._recent))))
             self._recent = set()
         self._join_small()
-
-    def _flush(self) -> None:
-        self._collect_all()
         if self._collected:
             self._runs.append(_Run.of(self._collected))
             self._collected = []
@@ -140,7 +138,10 @@ class Mask:
     def put_in_order(self) -> None:
         """Seal the mask for a base that knows the ranges of its paths: hashes are made again where they are missed."""
         self._reopen()
-        self._collect_all()
+        self._join_small()
+        if self._recent:
+            self._collected.append(KeyChunk.of_few(self._recent))
+            self._recent = set()
         held = self._chunks()
         self._collected, self._runs = [], []
         self._ordered = OrderedKeys.of(_let_go(held))
