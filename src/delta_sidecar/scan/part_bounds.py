@@ -54,11 +54,17 @@ class PartBounds:
         if not is_prunable(column) or not (column.is_partition or has_bounds(column.type)):
             return None
         try:
-            minimum = _key_array([v if not n else None for v, n in zip(low, unknown, strict=True)], column.type)
-            maximum = _key_array([v if not n else None for v, n in zip(high, unknown, strict=True)], column.type)
+            minimum, maximum = (_key_array(_known(values, unknown), column.type) for values in (low, high))
         except (ValueError, TypeError, AttributeError, OverflowError):
             return None
         return _stored(column, minimum, maximum, len(unknown))
+
+
+def _known(values: Sequence[KeyValue], unknown: Sequence[int]) -> Sequence[KeyValue]:
+    """The values of parts in which none is unknown."""
+    if not any(unknown):
+        return values
+    return [value if not count else None for value, count in zip(values, unknown, strict=True)]
 
 
 class GroupBounds:
@@ -161,7 +167,7 @@ def _decimals(values: Sequence[Any], data_type: DataType) -> pa.Array:
 
 
 def _texts(values: Sequence[Any], _: DataType) -> pa.Array:
-    return arrays.binaries([None if v is None else v.encode("utf-8", "surrogatepass") for v in values])
+    return arrays.strings(values).view(pa.binary())
 
 
 def _bytes(values: Sequence[Any], _: DataType) -> pa.Array:

@@ -182,7 +182,7 @@ class PartScan:
         """The parts that may hold a match by the manifest, the newest first: those of the greatest keys."""
         parts = self.base.manifest.parts
         self.counts.parts_total = len(parts)
-        self.counts.row_groups_total = sum(-(-rows // ROW_GROUP_ROWS) for rows in parts.rows)
+        self.counts.row_groups_total = int(np.ceil(np.array(parts.rows) / ROW_GROUP_ROWS).sum())
         chosen: Sequence[int] = range(len(parts))
         if self.pruning is not None:
             bounds = PartBounds(parts, self.base.layout, self.timezone)
