@@ -159,3 +159,9 @@ def test_many_adds_come_in_several_batches() -> None:
     assert pa.Table.from_batches([b.adds for b in batches]).column("path").to_pylist() == [
         f"{n:060}" for n in range(30_000)
     ]
+
+
+def test_the_line_of_an_error_is_counted_through_blocks_and_blank_lines() -> None:
+    blocks = [b'{"remove":{"path":"a"}}\n\n\n', b'{"remove":{"path":"b"}}\nbad\n']
+    with pytest.raises(CorruptLogError, match=r"c\.json, line 5"):
+        list(file_batches(blocks, "c.json", COLUMNS, KeyMaker("file:///t")))

@@ -51,14 +51,15 @@ def decoder_of(line_type: type[T]) -> msgspec.json.Decoder[T]:
 def decode_lines(blocks: Iterable[bytes], line_type: type[T], path: str) -> Iterator[list[T]]:
     """Each block's lines as structs; a line that is no action is an error that names it."""
     decoder = decoder_of(line_type)
-    before = 0
+    before, last = 0, b""
     for block in blocks:
+        # Counted when another block comes: most commits are one.
+        before, last = before + last.count(b"\n"), block
         try:
             lines = decoder.decode_lines(block)
         except (msgspec.DecodeError, UnicodeDecodeError):
             lines = list(_one_by_one(block, decoder, path, before))
         yield lines
-        before += block.count(b"\n")
 
 
 def _one_by_one(block: bytes, decoder: msgspec.json.Decoder[T], path: str, before: int) -> Iterator[T]:
