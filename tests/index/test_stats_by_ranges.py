@@ -11,7 +11,7 @@ import pytest
 
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index import part_reader
-from delta_sidecar.index.builder import build_index
+from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.part_reader import fetch_stats
 from delta_sidecar.index.parts import file_entry
@@ -74,6 +74,24 @@ def test_no_byte_may_change(part: tuple[Store, str, PartEntry], tmp_path: Path) 
             with pytest.raises(CorruptIndexError):
                 read(*part)
             data[at] ^= change
+
+
+def test_the_file_of_another_part_is_seen(tmp_path: Path) -> None:
+    """Two parts whose columns take the same bytes: nothing but the id tells their footers apart."""
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    bounds = [{"x": n} for n in range(4)]
+    log.commit(*(add(f"f{n}", stats={"numRecords": 5, "minValues": b, "maxValues": b}) for n, b in enumerate(bounds)))
+    store = open_store(str(tmp_path))
+    with small_parts(single=0, small=0, rows=2):
+        build_index(store, options=BuildOptions(part_rows=2))
+    manifest, directory = manifest_at(store, 0)
+    one, other = manifest.parts[0:2]
+    assert one.stats is not None
+    assert other.stats is not None
+    assert one.stats.size == other.stats.size
+    (tmp_path / directory / one.stats_name).write_bytes((tmp_path / directory / other.stats_name).read_bytes())
+    with pytest.raises(CorruptIndexError, match="checksum of its footer"):
+        read(store, directory, one)
 
 
 def test_a_file_without_checksums_of_its_columns_comes_whole(

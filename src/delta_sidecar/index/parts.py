@@ -36,6 +36,8 @@ PART_ROWS: Final = 100_000
 PART_GOAL: Final = 80_000
 """Rows a builder aims at."""
 MANIFEST_KEY: Final = b"delta_sidecar.manifest"
+PART_KEY: Final = b"delta_sidecar.part"
+"""In the footer of a stats file: without it those of two parts may be the same to the byte, checksum and all."""
 
 _TAIL: Final = 8
 """Bytes after the footer: its length and the magic."""
@@ -79,7 +81,8 @@ def write_part(
     if not stats:
         stats = {STATS_JSON: arrays.nulls(rows.num_rows, pa.string())}
     core_data = _encoded(core, layout, ROW_GROUP_ROWS, metadata)
-    stats_data = with_chunk_checksums(_encoded(stats, layout, rows.num_rows, metadata))
+    named = {**(metadata or {}), PART_KEY: part.encode()}
+    stats_data = with_chunk_checksums(_encoded(stats, layout, rows.num_rows, named))
     entry = msgspec.structs.replace(entry, core=file_entry(core_data), stats=file_entry(stats_data))
     store.put_if_absent(f"{directory}/{entry.stats_name}", stats_data)
     store.put_if_absent(f"{directory}/{entry.core_name}", core_data)
