@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
-EXTRAS := spark,flight,engines,pandas,dev
+EXTRAS := spark,engines,pandas,dev
 
 .PHONY: help
 help: ## Show this list

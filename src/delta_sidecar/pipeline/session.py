@@ -113,6 +113,8 @@ def _local_settings() -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
         "spark.ui.enabled": "false",
+        # Nothing is put there, and yet Spark would make it in the working directory.
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
         "spark.sql.shuffle.partitions": partitions,
         "spark.databricks.delta.snapshotPartitions": partitions,
     }
