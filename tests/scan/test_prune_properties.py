@@ -152,7 +152,7 @@ def truncated(value: str, largest: bool) -> str:
 
 SPARK = Writer(True, False, lambda v: str(np.float32(v)), lambda us: us // 1000, False, -8)
 DELTALAKE = Writer(False, True, repr, lambda us: us // 1000, True, 0)
-TOWARDS_ZERO = Writer(True, False, repr, lambda us: int(us / 1000) if abs(us) < 2**53 else -(-us // 1000), False, 2)
+TOWARDS_ZERO = Writer(True, False, repr, lambda us: us // 1000 if us >= 0 else -(-us // 1000), False, 2)
 
 
 @st.composite
