@@ -73,6 +73,12 @@ def int32s(values: Sequence[int | None]) -> pa.Int32Array:
     return primitives(values, pa.int32(), np.int32)
 
 
+def indices(rows: NDArray[np.integer[Any]]) -> pa.Int64Array:
+    """Numbers of rows, to take these."""
+    numbers = np.ascontiguousarray(rows, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
 def strings(values: Sequence[str | None]) -> pa.StringArray:
     """A string array; None is null. The values' UTF-8 together must stay below 2 GB."""
     if None not in values and (text := "".join(values)).isascii():  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from benchmarks.specs import BUCKET, hour_text
 from benchmarks.synthetic import Layout as Table
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.part_reader import WHOLE_STATS
+from delta_sidecar.index.part_file import WHOLE_STATS
 from delta_sidecar.index.seals import end_length
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache

@@ -15,7 +15,7 @@ from itertools import product
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index import part_reader
+from delta_sidecar.index import part_file
 from delta_sidecar.scan import parts as scan_parts
 from delta_sidecar.storage.cache import shared_cache
 from tests.fuzz.damage import damaged
@@ -65,7 +65,7 @@ def check_case(tables: Sequence[Made], number: int) -> None:
     tried["cases"] += 1
     with pytest.MonkeyPatch.context() as patch, damaged(made, drawn) as told:
         if drawn.random() < 0.7:
-            patch.setattr(part_reader, "WHOLE_STATS", 0)
+            patch.setattr(part_file, "WHOLE_STATS", 0)
         if drawn.random() < 0.3:
             patch.setattr(scan_parts, "_FEW_ROWS", -1)
             patch.setattr(scan_parts, "_HELPERS", 1)

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index import part_reader
+from delta_sidecar.index import part_file
 from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.part_reader import fetch_stats
+from delta_sidecar.index.part_file import fetch_stats
 from delta_sidecar.index.parts import file_entry
 from delta_sidecar.index.seals import chunk_ranges, footer_length
 from delta_sidecar.storage import open_store
@@ -28,7 +28,7 @@ WANTED = [("min", "x"), ("max", "x")]
 
 @pytest.fixture(autouse=True)
 def by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part_reader, "WHOLE_STATS", 0)
+    monkeypatch.setattr(part_file, "WHOLE_STATS", 0)
 
 
 @pytest.fixture

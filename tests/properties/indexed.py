@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from delta_sidecar.index import part_reader
+from delta_sidecar.index import part_file
 from delta_sidecar.index import parts as index_parts
 from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.log import mask
@@ -99,7 +99,7 @@ def small_limits(reader: Reader) -> Iterator[None]:
             patch.setattr(scan_parts, "_FEW_ROWS", -1)
             patch.setattr(scan_parts, "_HELPERS", 1)
         if reader.stats_by_ranges:
-            patch.setattr(part_reader, "WHOLE_STATS", 0)
+            patch.setattr(part_file, "WHOLE_STATS", 0)
         if reader.small_masks:
             patch.setattr(mask, "_RECENT_LIMIT", 3)
             patch.setattr(mask, "_MANY", 1)

@@ -15,7 +15,7 @@ from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, PartList
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import layout_of
-from delta_sidecar.index.part_reader import PartFile, fetch_core
+from delta_sidecar.index.part_file import PartFile, fetch_core
 from delta_sidecar.log.schema import DataType, StructField, StructType
 from delta_sidecar.scan.bounds import Bounds
 from delta_sidecar.scan.expression import Column, Compare, Not

@@ -14,6 +14,7 @@ from delta_sidecar.errors import UnsupportedTableError
 from delta_sidecar.log.schema import StructType, arrow_type
 from delta_sidecar.scan.expression import Column
 from delta_sidecar.storage import Store, parse_location, resolve_log_path
+from delta_sidecar.storage.store import is_local
 from delta_sidecar.values.partition_values import partition_array
 
 
@@ -56,7 +57,7 @@ class _Places:
 
     def __init__(self, store: Store) -> None:
         self._table = parse_location(store.root_uri)
-        self._local = store.local_path("_") is not None
+        self._local = is_local(store)
         handler = None if self._local else StoreHandler(store)
         self.filesystem: pa_fs.FileSystem = pa_fs.LocalFileSystem() if handler is None else pa_fs.PyFileSystem(handler)
 

@@ -15,7 +15,7 @@ from delta_sidecar.data.stream import RowStream, RowWork
 from delta_sidecar.errors import OptionError
 from delta_sidecar.log.schema import StructType
 from delta_sidecar.scan.expression import Expression
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Store, is_local
 
 _REMOTE_THREADS = 16
 """Remote reads wait more than they compute."""
@@ -67,7 +67,7 @@ def read_rows(
 
 
 def _default_threads(store: Store) -> int:
-    if store.local_path("_") is None:
+    if not is_local(store):
         return _REMOTE_THREADS
     return max(os.cpu_count() or 1, _LOCAL_THREADS)
 

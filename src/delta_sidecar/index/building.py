@@ -112,7 +112,6 @@ class Build:
             time_column=[] if time_leaf is None else list(time_leaf.path),
             records=records,
             built_at=int(time.time() * 1000),
-            parts_last=True,
         )
 
 

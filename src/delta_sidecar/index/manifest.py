@@ -121,8 +121,13 @@ _manifest = msgspec.json.Decoder(Manifest)
 _parts = msgspec.json.Decoder(PartList)
 
 
+def text_of(manifest: Manifest) -> bytes:
+    """The manifest alone, without its checksum."""
+    return msgspec.json.encode(msgspec.structs.replace(manifest, parts_last=True))
+
+
 def encode(manifest: Manifest) -> bytes:
-    inner = msgspec.json.encode(msgspec.structs.replace(manifest, parts_last=True))
+    inner = text_of(manifest)
     return msgspec.json.encode(_Sealed(_digest(inner), msgspec.Raw(inner)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.part_reader import PartFile, fetch_core
+from delta_sidecar.index.part_file import PartFile, fetch_core
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.store import Store
 

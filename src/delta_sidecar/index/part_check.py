@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -19,7 +18,7 @@ from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.parts import MANIFEST_KEY
 from delta_sidecar.index.rows import PARTITION
-from delta_sidecar.index.seals import chunk_checksums, chunk_ranges, footer_length
+from delta_sidecar.index.seals import chunk_checksums, computed_checksums, footer_crc32, footer_length
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer
 from delta_sidecar.values.comparison import comparable, unscaled_integers
@@ -40,14 +39,13 @@ def _check_footer(data: bytes, path: str, entry: FileEntry | None) -> None:
     footer = footer_length(data)
     if data[-4:] != _MAGIC or footer != entry.footer or not 0 < footer <= len(data) - 12:
         raise CorruptIndexError(f"{path}: its footer is not the {entry.footer} bytes the manifest says")
-    if zlib.crc32(data[-footer - 8 :]) != entry.footer_crc32:
+    if footer_crc32(data, footer) != entry.footer_crc32:
         raise CorruptIndexError(f"{path}: the checksum of its footer is not the one the manifest says")
 
 
 def _check_chunks(data: Buffer, name: str) -> None:
     metadata = pq.read_metadata(pa.BufferReader(data))
-    found = [zlib.crc32(memoryview(data)[r.start : r.start + r.length]) for r in chunk_ranges(metadata)]
-    if chunk_checksums(data, metadata) not in (found, None):
+    if chunk_checksums(data, metadata) not in (computed_checksums(data, metadata), None):
         raise CorruptIndexError(f"{name}: the checksums of its columns do not agree")
 
 

@@ -47,8 +47,7 @@ def _interleaved(columns: list[pa.StringArray], count: int) -> pa.StringArray:
     if not columns:
         return arrays.strings([])
     order = np.arange(count * len(columns), dtype=np.int64).reshape(len(columns), count).T.ravel()
-    indices = pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(np.ascontiguousarray(order))])
-    return pa.concat_arrays(columns).take(indices)
+    return pa.concat_arrays(columns).take(arrays.indices(order))
 
 
 _MANY = 17_000

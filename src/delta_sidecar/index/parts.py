@@ -24,7 +24,7 @@ from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.partition_map import is_told_by, partition_map
 from delta_sidecar.index.rows import PARTITION, sort_key
-from delta_sidecar.index.seals import footer_length, sealed, with_chunk_checksums
+from delta_sidecar.index.seals import footer_crc32, footer_length, sealed, with_chunk_checksums
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer, Store
@@ -39,8 +39,6 @@ MANIFEST_KEY: Final = b"delta_sidecar.manifest"
 PART_KEY: Final = b"delta_sidecar.part"
 """In the footer of a stats file: without it those of two parts may be the same to the byte, checksum and all."""
 
-_TAIL: Final = 8
-"""Bytes after the footer: its length and the magic."""
 _ALWAYS: Final = ("path", "size", "modification_time", "partition_values")
 MAPS: Final = "partition_values"
 _CORE_NAMES: Final = (
@@ -283,7 +281,7 @@ def file_entry(data: Buffer | pa.Buffer) -> FileEntry:
     """Size and checksums of a file."""
     view = memoryview(data)
     footer = footer_length(data)
-    return FileEntry(len(view), footer, zlib.crc32(view), zlib.crc32(view[-footer - _TAIL :]))
+    return FileEntry(len(view), footer, zlib.crc32(view), footer_crc32(view, footer))
 
 
 def _described(part: str, rows: pa.Table, layout: Layout) -> PartEntry:

@@ -29,6 +29,11 @@ def footer_length(data: Buffer | pa.Buffer) -> int:
     return int.from_bytes(memoryview(data)[-_TAIL:-4], "little") if len(memoryview(data)) >= _TAIL else 0
 
 
+def footer_crc32(data: Buffer | pa.Buffer, footer: int) -> int:
+    """The checksum of a footer of that length and of what comes after it."""
+    return zlib.crc32(memoryview(data)[-footer - _TAIL :])
+
+
 def sealed(data: pa.Buffer) -> pa.Buffer:
     """A Parquet file with its own checksums."""
     at = data.size - footer_length(data) - _TAIL
@@ -49,9 +54,14 @@ def is_whole(data: Buffer) -> bool:
 def with_chunk_checksums(data: pa.Buffer) -> pa.Buffer:
     """A Parquet file with the checksums of its column chunks."""
     at = data.size - footer_length(data) - _TAIL
-    ranges = chunk_ranges(pq.read_metadata(pa.BufferReader(data)))
-    checksums = [zlib.crc32(data.slice(r.start, r.length)) for r in ranges]
+    checksums = computed_checksums(data, pq.read_metadata(pa.BufferReader(data)))
     return _inserted(data, at, struct.pack(f"<{len(checksums)}I", *checksums) + CHUNKS)
+
+
+def computed_checksums(data: Buffer | pa.Buffer, metadata: pq.FileMetaData) -> list[int]:
+    """What the checksums of the chunks of a whole file must be."""
+    view = memoryview(data)
+    return [zlib.crc32(view[r.start : r.start + r.length]) for r in chunk_ranges(metadata)]
 
 
 def end_length(footer: int) -> int:

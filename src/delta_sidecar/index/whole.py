@@ -13,6 +13,7 @@ from delta_sidecar.index import building
 from delta_sidecar.index.building import Build, part_slices
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.live import live_rows
+from delta_sidecar.index.manifest import text_of
 from delta_sidecar.index.names import part_id, single_id
 from delta_sidecar.index.parts import MANIFEST_KEY, write_part
 from delta_sidecar.index.rows import index_rows, joined, sorted_rows
@@ -49,7 +50,7 @@ def write_sorted(build: Build, tables: Sequence[pa.Table]) -> list[PartEntry]:
 
 def _single(build: Build, rows: pa.Table) -> PartEntry:
     """One file with the manifest inside, so that it serves without its manifest, too."""
-    described = msgspec.json.encode(msgspec.structs.replace(build.manifest([]), files=rows.num_rows))
+    described = text_of(msgspec.structs.replace(build.manifest([]), files=rows.num_rows))
     for name in (single_id(build.version), part_id(build.version, build.id)):
         try:
             return write_part(

@@ -148,6 +148,4 @@ def in_order(array: pa.BinaryArray, by: pa.BinaryArray) -> pa.BinaryArray:
 
 def take(array: Any, rows: NDArray[np.integer[Any]]) -> Any:
     """Some rows of an array."""
-    indices = np.ascontiguousarray(rows, np.int64)
-    rows_of = pa.Array.from_buffers(pa.int64(), len(indices), [None, pa.py_buffer(indices)])
-    return pc.take(array, rows_of, memory_pool=arrays.streaming_pool())
+    return pc.take(array, arrays.indices(rows), memory_pool=arrays.streaming_pool())

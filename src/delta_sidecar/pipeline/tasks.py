@@ -158,7 +158,7 @@ class Work:
             first = -count % self.stride
             count += batch.num_rows
             if first < batch.num_rows:
-                keys = self._keys(batch.take(_indices(np.arange(first, batch.num_rows, self.stride))))
+                keys = self._keys(batch.take(arrays.indices(np.arange(first, batch.num_rows, self.stride))))
                 counts = arrays.int64s([0] * keys.num_rows)
                 yield pa.RecordBatch.from_arrays([*keys.columns, counts], names=[*EDGE_COLUMNS, "count"])
         nothing = [pa.nulls(1, key_type(self.layout)), pa.nulls(1, pa.int64()), arrays.strings([None])]
@@ -280,10 +280,6 @@ def range_numbers(edges: pa.RecordBatch, keys: pa.RecordBatch) -> np.ndarray[Any
     found = np.empty(count, np.int32)
     found[places[places >= first] - first] = before[places >= first]
     return found
-
-
-def _indices(rows: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Int64Array:
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows, np.int64))])
 
 
 # Replay by lots: all actions of a key are in one lot.

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from delta_sidecar import arrays
 from delta_sidecar.index.entries import KeyValue, PartList
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.part_reader import PartFile
+from delta_sidecar.index.part_file import PartFile
 from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
 from delta_sidecar.scan.bounds import Bounds, is_prunable
 from delta_sidecar.scan.expression import Column

@@ -24,15 +24,8 @@ from delta_sidecar.index.base import IndexBase
 from delta_sidecar.index.columns import KINDS, STATS_JSON
 from delta_sidecar.index.entries import KeyValue, PartEntry
 from delta_sidecar.index.part_cache import fetch_core_cached
-from delta_sidecar.index.part_reader import (
-    PartFile,
-    PartRows,
-    StatsColumns,
-    are_known,
-    bounds_only,
-    fetch_stats,
-    part_keys,
-)
+from delta_sidecar.index.part_file import PartFile, fetch_stats
+from delta_sidecar.index.part_reader import PartRows, StatsColumns, are_known, bounds_only, part_keys
 from delta_sidecar.index.parts import ROW_GROUP_ROWS
 from delta_sidecar.log.file_rows import FileColumns
 from delta_sidecar.log.replay import Replay, without
@@ -42,7 +35,7 @@ from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
 from delta_sidecar.scan.prefetch import Ahead, Ordered
 from delta_sidecar.scan.prune import may_match
 from delta_sidecar.storage.pool import begin
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Store, is_local
 
 Flags: TypeAlias = NDArray[np.bool_]
 
@@ -129,7 +122,7 @@ class PartScan:
         if self._cores is not None:
             return
         self._parts = self._chosen_parts()
-        ahead = 0 if self._is_local else 1 if self.limit is not None else _AHEAD
+        ahead = 0 if is_local(self.store) else 1 if self.limit is not None else _AHEAD
         chosen: Iterator[_Chosen]
         if self._wanted_stats.needs_stats(self.base.layout) and not self.columns.all_stats:
             self._stats = Ahead(self._entries(), self._send_for_stats, _stats_size, ahead)
@@ -198,10 +191,6 @@ class PartScan:
     def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
         keep = len(self._parts) <= _FEW_PARTS
         return begin(self.store, fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
-
-    @property
-    def _is_local(self) -> bool:
-        return self.store.local_path("x") is not None
 
     def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
         """Parts in which some row may match by its stats."""

@@ -165,9 +165,8 @@ def _holds_one_of(candidates: pa.Array, bounds: Bounds) -> Flags:
     """Where the smallest candidate that is not below the minimum is not above the maximum."""
     positions = _positions(candidates, pc.coalesce(bounds.minimum, candidates[0]))
     beyond: Flags = positions == len(candidates)
-    nearest = np.where(beyond, 0, positions).astype(np.int64)
-    indices = pa.Array.from_buffers(pa.int64(), len(nearest), [None, pa.py_buffer(nearest)])
-    reached = possible(pc.less_equal(candidates.take(indices), bounds.maximum))
+    nearest = candidates.take(arrays.indices(np.where(beyond, 0, positions)))
+    reached = possible(pc.less_equal(nearest, bounds.maximum))
     return reached & ~beyond
 
 

@@ -41,6 +41,7 @@ from delta_sidecar.scan.plan import ScanPlan, choose_strategy, make_plan
 from delta_sidecar.scan.prefetch import Interleaved
 from delta_sidecar.settings import STRATEGIES, Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
+from delta_sidecar.storage.store import is_local
 
 _log = logging.getLogger(__name__)
 
@@ -242,7 +243,7 @@ class FileScan:
             limit=self._limit,
             depth=self._settings.row_groups_per_batch,
         )
-        if self._limit is None and snapshot.store.local_path(".") is None:
+        if self._limit is None and not is_local(snapshot.store):
             with suppress(CorruptIndexError):  # found again, and answered for, when the index's turn comes
                 parts.begin()
         return parts

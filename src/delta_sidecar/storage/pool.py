@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from typing import ParamSpec, TypeVar
 
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Store, is_local
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,7 +33,7 @@ if hasattr(os, "register_at_fork"):
 def begin(store: Store, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
     """Begin an I/O call on a store: on the pool, but where it is a local directory at once, right here. A file is read
     before a thread has begun, and every thread costs memory."""
-    if store.local_path(".") is None:
+    if not is_local(store):
         return submit(function, *args, **kwargs)
     done: Future[R] = Future()
     try:

@@ -99,3 +99,8 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Delete the object; an absent one is not an error."""
         ...
+
+
+def is_local(store: Store) -> bool:
+    """Whether a store is a local directory."""
+    return store.local_path(".") is not None

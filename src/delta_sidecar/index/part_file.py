@@ -1,0 +1,240 @@
+"""The files of a part: the core comes whole in one request and is checked as a whole before its first row goes out.
+
+Of the stats file come only the columns that are asked for: whole if it is small, else its end and the ranges of their
+chunks, of which the end has the checksums.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sidecar import arrays
+from delta_sidecar.errors import CorruptIndexError, StorageError
+from delta_sidecar.index.entries import FileEntry, PartEntry
+from delta_sidecar.index.layout import Path
+from delta_sidecar.index.parts import guarded, read_checked
+from delta_sidecar.index.seals import chunk_checksums, chunk_ranges, end_length, footer_crc32
+from delta_sidecar.storage.ranges import coalesce
+from delta_sidecar.storage.store import Buffer, ByteRange, Store
+
+WHOLE_STATS: Final = 1 << 20
+"""A stats file up to this size comes whole: one trip instead of two."""
+
+
+class PartFile:
+    """A Parquet file of a part, or the chunks of it that are needed. Its row groups may be read by several threads."""
+
+    def __init__(self, source: Callable[[], Any], name: str, metadata: pq.FileMetaData = None) -> None:
+        """`source` gives a file to read from, a new one each time; without `metadata` its end is read, too."""
+        self._source = source
+        self._name = name
+        self._idle: list[Any] = []
+        self.metadata: pq.FileMetaData = metadata
+        with guarded(name):
+            reader = self._open()
+            self.metadata = reader.metadata
+            self.schema: pa.Schema = reader.schema_arrow
+            self.leaves: dict[Path, list[int]] = _leaf_positions(self.schema)
+            """The positions of leaf columns by their path; a map's two stand together."""
+            if sum(map(len, self.leaves.values())) != self.metadata.num_columns:
+                raise ValueError("its columns and its schema do not agree")
+        self._idle.append(reader)
+
+    @classmethod
+    def of(cls, data: Buffer, name: str) -> PartFile:
+        """A whole file that has been checked."""
+        buffer = pa.py_buffer(data)
+        return cls(lambda: pa.BufferReader(buffer), name)
+
+    @cached_property
+    def group_rows(self) -> list[int]:
+        return [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
+
+    def positions(self, paths: Sequence[Path]) -> list[int]:
+        """The positions of all leaves at or below some paths, ascending."""
+        wanted = set(paths)
+        return sorted(
+            at
+            for path, found in self.leaves.items()
+            if any(path[:n] in wanted for n in range(1, len(path) + 1))
+            for at in found
+        )
+
+    def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
+        """Some leaves of some row groups."""
+        with guarded(self._name), self._reader() as reader:
+            return reader.read_row_groups(list(groups), column_indices=list(positions), use_threads=False)
+
+    def batches(self, positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Some leaves of all row groups, in order."""
+        groups = list(range(self.metadata.num_row_groups))
+        with self._reader() as reader:
+            found = reader.iter_batches(
+                batch_rows, row_groups=groups, column_indices=list(positions), use_threads=False
+            )
+            while True:
+                with guarded(self._name):
+                    batch = next(found, None)
+                if batch is None:
+                    return
+                yield batch
+
+    @contextmanager
+    def _reader(self) -> Iterator[Any]:
+        """A reader that no other thread has: opening another costs no second look at the footer."""
+        try:
+            reader = self._idle.pop()
+        except IndexError:
+            reader = self._open()
+        yield reader
+        self._idle.append(reader)
+
+    def _open(self) -> Any:
+        reader = pq.core.ParquetReader(arrays.streaming_pool())
+        reader.open(self._source(), use_memory_map=False, pre_buffer=False, metadata=self.metadata)
+        return reader
+
+
+def _leaf_positions(schema: pa.Schema) -> dict[Path, list[int]]:
+    found: dict[Path, list[int]] = {}
+    for position, path in enumerate(path for field in schema for path in _leaf_paths(field, ())):
+        found.setdefault(path, []).append(position)
+    return found
+
+
+def _leaf_paths(field: pa.Field, above: Path) -> Iterator[Path]:
+    path = (*above, field.name)
+    if pa.types.is_struct(field.type):
+        for child in field.type:
+            yield from _leaf_paths(child, path)
+    elif pa.types.is_map(field.type):
+        yield path
+        yield path
+    else:
+        yield path
+
+
+def fetch_core(store: Store, directory: str, part: PartEntry) -> PartFile:
+    """The core of a part, whole and checked."""
+    path = f"{directory}/{part.core_name}"
+    file = PartFile.of(_fetch_whole(store, path, part.core), path)
+    if sum(file.group_rows) != part.rows or ("path",) not in file.leaves:
+        raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
+    return file
+
+
+def fetch_stats(
+    store: Store, directory: str, part: PartEntry, paths: Sequence[Path], go_on: Callable[[], bool] = lambda: True
+) -> PartFile:
+    """The stats file of a part, or the chunks of some of its columns; between two trips it asks whether to go on."""
+    assert part.stats is not None
+    path = f"{directory}/{part.stats_name}"
+    if part.stats.size <= WHOLE_STATS:
+        file = PartFile.of(_fetch_whole(store, path, part.stats), path)
+    else:
+        file = _fetch_chunks(store, path, part.stats, paths, go_on)
+    if sum(file.group_rows) != part.rows:
+        raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
+    return file
+
+
+def _fetch_whole(store: Store, path: str, entry: FileEntry) -> Buffer:
+    """A file of a part; whatever keeps it from coming is a reason to go on without the index."""
+    try:
+        return read_checked(store, path, entry)
+    except StorageError as error:
+        raise CorruptIndexError(
+            f"{path} cannot be fetched ({error}); check the store, or build the index again"
+        ) from None
+
+
+def _fetch_chunks(
+    store: Store, path: str, entry: FileEntry, paths: Sequence[Path], go_on: Callable[[], bool]
+) -> PartFile:
+    length = min(entry.size, end_length(entry.footer))
+    held: dict[int, Buffer] = {}
+    try:
+        end = held[entry.size - length] = store.get_range(path, entry.size - length, length)
+        if footer_crc32(end, entry.footer) != entry.footer_crc32:
+            raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
+        with guarded(path):
+            metadata = pq.read_metadata(pa.BufferReader(end))
+        checksums = chunk_checksums(end, metadata)
+        if checksums is None:
+            return PartFile.of(_fetch_whole(store, path, entry), path)
+        # Without the metadata Arrow would ask for the last 64 KB of the file, which are not here.
+        file = PartFile(lambda: pa.PythonFile(_Chunks(held, entry.size), mode="r"), path, metadata)
+        if go_on():
+            chunks = _wanted_chunks(file, paths, checksums)
+            ranges = coalesce([wanted for wanted, _ in chunks], gap=0)
+            held |= {r.start: data for r, data in zip(ranges, store.get_ranges(path, ranges), strict=True)}
+            _check_chunks(_Chunks(held, entry.size), chunks, path)
+    except StorageError as error:
+        raise CorruptIndexError(
+            f"{path} cannot be fetched ({error}); check the store, or build the index again"
+        ) from None
+    return file
+
+
+def _wanted_chunks(file: PartFile, paths: Sequence[Path], checksums: Sequence[int]) -> list[tuple[ByteRange, int]]:
+    """Where the chunks of some columns lie, each with its checksum."""
+    positions, columns = file.positions(paths), file.metadata.num_columns
+    with guarded("the footer"):
+        known = list(zip(chunk_ranges(file.metadata), checksums, strict=True))
+    return [known[group * columns + at] for group in range(file.metadata.num_row_groups) for at in positions]
+
+
+def _check_chunks(file: _Chunks, chunks: Sequence[tuple[ByteRange, int]], path: str) -> None:
+    for wanted, checksum in chunks:
+        file.seek(wanted.start)
+        with guarded(path):
+            if zlib.crc32(file.read(wanted.length)) != checksum:
+                raise ValueError("the checksum of a column does not agree")
+
+
+class _Chunks:
+    """A file of which only some ranges are there."""
+
+    def __init__(self, held: Mapping[int, Buffer], size: int) -> None:
+        self._held = held
+        self._size = size
+        self._at = 0
+        self.closed = False
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, length: int = -1) -> memoryview:
+        end = self._size if length < 0 else min(self._at + length, self._size)
+        for start, data in self._held.items():
+            if start <= self._at and end <= start + len(data):
+                found = memoryview(data)[self._at - start : end - start]
+                self._at = end
+                return found
+        raise OSError(f"bytes {self._at} to {end} were not fetched")
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        return None
+
+    def close(self) -> None:
+        self.closed = True
