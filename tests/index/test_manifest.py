@@ -12,7 +12,7 @@ import pytest
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.builder import build_index
 from delta_sidecar.index.manifest import CommitIdentity, Manifest, Sort, decode, encode, layout_of, totals
-from delta_sidecar.index.names import SIDECARS, build_of_part, is_part, manifest_version
+from delta_sidecar.index.names import SIDECARS, build_of_part, is_part, manifest_version, part_id
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import ObjectMeta
 from delta_sidecar.testing import LogBuilder, add
@@ -140,3 +140,8 @@ def test_names_are_safe_from_others_cleaners(manifest: Manifest, tmp_path: Path)
 def test_names(name: str, version: int | None, part: bool) -> None:
     assert (manifest_version(name), is_part(name)) == (version, part)
     assert build_of_part(name) == ("a" * 32 if "aaa" in name else None)
+
+
+def test_the_ids_of_parts_have_one_length() -> None:
+    """Footers hold them: the sizes of two files of the same columns would differ by chance otherwise."""
+    assert len({len(part_id(7, "a" * 32)) for _ in range(1_000)}) == 1
