@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks import synthetic
 from benchmarks.specs import BUCKET, LogSpec
 from benchmarks.synthetic import START_MILLIS, Ints, Layout
+from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(
@@ -59,7 +60,7 @@ TXN = pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated"
 # Dictionaries only where values repeat: elsewhere the writer would try, give up, and cost minutes at 10 M rows.
 DICTIONARY = ["add.partitionValues.key_value.key", "add.partitionValues.key_value.value"]
 TABLE_ID = "5f1c6f2e-0d6b-4c7e-9f5e-2b8f3c1d7a90"
-PROTOCOL_ACTION = {"minReaderVersion": 1, "minWriterVersion": 2}
+PROTOCOL_ACTION = {"minReaderVersion": 1, "minWriterVersion": 4}
 
 
 def write_checkpoint(spec: LogSpec, path: Path) -> int:
@@ -92,8 +93,11 @@ def layout_of(spec: LogSpec) -> Layout:
 def metadata_action(layout: Layout) -> dict[str, Any]:
     """The table's `metaData` action."""
     names = [(column.name, column.type) for column in layout.columns]
-    names += [(BUCKET, "string")] if layout.partitioned else []
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in names]
+    if layout.partitioned:
+        # As the pipeline makes its tables: the bucket is generated, so that a range of time is one of buckets.
+        generated = {GENERATION_EXPRESSION: bucket_expression("ts", "hour")} if ("ts", "timestamp") in names else {}
+        fields.append({"name": BUCKET, "type": "string", "nullable": True, "metadata": generated})
     return {
         "id": TABLE_ID,
         "format": {"provider": "parquet", "options": {}},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 # Part of every cached table's name: raise it when the generator gives other bytes for the same spec.
-GENERATOR = 1
+GENERATOR = 2
 START = datetime(2025, 1, 1, tzinfo=UTC)
 BUCKET = "_event_hour"
 # `m0` has this many values, one a file: an equality on it keeps 1 % of the files, spread over the whole table.

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from delta_sidecar import DeltaTable
+from delta_sidecar.index import parts
 from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.scan.metrics import ScanMetrics
@@ -120,8 +123,9 @@ def make_table(
 
 
 def index(made: Made, version: int | None = None, single: bool = False) -> None:
-    """An index of the newest version: parts of three files, or one file."""
-    with small_parts(single=1_000 if single else 1, rows=3):
+    """An index of the newest version: parts of three files in row groups of two, or one file."""
+    with small_parts(single=1_000 if single else 1, rows=3), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "ROW_GROUP_ROWS", 2)
         build_index(made.store, version, BuildOptions(part_rows=3))
 
 

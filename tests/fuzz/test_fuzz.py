@@ -66,6 +66,7 @@ def check_case(tables: Sequence[Made], number: int) -> None:
     with pytest.MonkeyPatch.context() as patch, damaged(made, drawn) as told:
         if drawn.random() < 0.7:
             patch.setattr(part_file, "WHOLE_STATS", 0)
+            patch.setattr(part_file, "WHOLE_CORE", 0)
         if drawn.random() < 0.3:
             patch.setattr(scan_parts, "_FEW_ROWS", -1)
             patch.setattr(scan_parts, "_HELPERS", 1)

@@ -45,7 +45,8 @@ class Reader:
 
     row_group_rows: int
     in_threads: bool
-    stats_by_ranges: bool
+    by_ranges: bool
+    """Whether files of parts come by ranges however small they are."""
     is_warm: bool
     """Whether the table is opened again and again while it grows, by a process that remembers it."""
     small_masks: bool
@@ -92,14 +93,15 @@ def _build(built: BuiltLog, how: Build) -> int:
 
 @contextmanager
 def small_limits(reader: Reader) -> Iterator[None]:
-    """Row groups of a few rows, decoding on threads, stats files read by ranges: as with large tables."""
+    """Row groups of a few rows, decoding on threads, files read by ranges: as with large tables."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(index_parts, "ROW_GROUP_ROWS", reader.row_group_rows)
         if reader.in_threads:
             patch.setattr(scan_parts, "_FEW_ROWS", -1)
             patch.setattr(scan_parts, "_HELPERS", 1)
-        if reader.stats_by_ranges:
+        if reader.by_ranges:
             patch.setattr(part_file, "WHOLE_STATS", 0)
+            patch.setattr(part_file, "WHOLE_CORE", 0)
         if reader.small_masks:
             patch.setattr(mask, "_RECENT_LIMIT", 3)
             patch.setattr(mask, "_MANY", 1)

@@ -111,8 +111,11 @@ def test_no_bucket_beyond_four_digits(year: int) -> None:
             "ts >= '2026-02-10T22:30:00Z'",
             "(bucket >= '2026021022') OR (bucket < '0')",
         ),
-        ("ts > '2026-02-10T22:59:59.999999Z'", "(bucket >= '2026021022') OR (bucket < '0')"),
-        ("ts < '2026-02-10T22:00:00Z'", "bucket <= '2026021022'"),
+        ("ts > '2026-02-10T22:59:59.999998Z'", "(bucket >= '2026021022') OR (bucket < '0')"),
+        ("ts > '2026-02-10T22:59:59.999999Z'", "(bucket >= '2026021023') OR (bucket < '0')"),
+        ("ts < '2026-02-10T22:00:00.000001Z'", "bucket <= '2026021022'"),
+        ("ts < '2026-02-10T22:00:00Z'", "bucket <= '2026021021'"),
+        ("ts <= '2026-02-10T22:00:00Z'", "bucket <= '2026021022'"),
         ("ts <= '1969-12-31T23:59:59.999999Z'", "bucket <= '1969123123'"),
         ("ts <= '2011-12-30T10:00:00Z'", "bucket <= '2011123010'"),
         ("ts >= '1969-12-31T23:59:59.999999Z'", "(bucket >= '1969123123') OR (bucket < '0')"),
@@ -120,8 +123,8 @@ def test_no_bucket_beyond_four_digits(year: int) -> None:
             "ts = '2026-02-10T22:30:00Z'",
             "((bucket >= '2026021022') OR (bucket < '0')) AND (bucket <= '2026021022')",
         ),
-        ("ts < '2026-02-10T22:00:00Z' OR ts IS NULL", "(bucket <= '2026021022') OR (bucket IS NULL)"),
-        ("ts < '2026-02-10T22:00:00Z' AND x = 1", "bucket <= '2026021022'"),
+        ("ts < '2026-02-10T22:00:00Z' OR ts IS NULL", "(bucket <= '2026021021') OR (bucket IS NULL)"),
+        ("ts < '2026-02-10T22:00:00Z' AND x = 1", "bucket <= '2026021021'"),
         ("ts < '2026-02-10T22:00:00Z' OR x = 1", None),
         ("ts != '2026-02-10T22:00:00Z'", None),
         ("NOT ts < '2026-02-10T22:00:00Z'", None),
@@ -158,10 +161,34 @@ def test_the_whole_keeps_the_predicate() -> None:
     schema = our_table()
     expression = bind_predicate("ts < '2026-02-10'", schema, ["bucket"])
     assert expression is not None
-    whole = with_bucket_ranges(expression, schema, ["bucket"], True)
+    whole = with_bucket_ranges(expression, schema, [], True)
     assert isinstance(whole, And)
     assert whole.terms[0] == expression
     assert with_bucket_ranges(expression, schema, ["bucket"], False) == expression
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ts >= '2026-02-10T22:00:00Z'", "(bucket > '2026021021') OR ({0})"),
+        ("ts > '2026-02-10T22:00:00Z'", "(bucket > '2026021022') OR ({0})"),
+        ("ts < '2026-02-10T22:00:00Z'", "((bucket < '2026021022') AND (bucket >= '0')) OR ({0})"),
+        ("ts != '2026-02-10T22:00:00Z'", None),
+        ("ts IN ('2026-02-10T22:00:00Z')", "{0}"),
+        ("ts IS NULL", "{0}"),
+        ("x = 1", None),
+    ],
+)
+def test_a_bucket_inside_the_range_is_kept_by_itself(text: str, expected: str | None) -> None:
+    schema = our_table()
+    expression = bind_predicate(text, schema, ["bucket"])
+    assert expression is not None
+    whole = with_bucket_ranges(expression, schema, ["bucket"], True)
+    if expected is None:
+        assert whole == expression
+    else:
+        assert isinstance(whole, And)
+        assert str(whole.terms[0]) == expected.format(expression)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +228,7 @@ def test_a_nested_time_column_and_odd_names() -> None:
         generated("bucket", "string", bucket_expression("event.`odd ``name`", "day")),
     )
     found = derived("event.`odd ``name` < '2026-02-10'", schema)
-    assert str(found) == "bucket <= '20260210'"
+    assert str(found) == "bucket <= '20260209'"
 
 
 MOMENTS = st.datetimes(datetime(1960, 1, 1), datetime(1980, 1, 1), timezones=st.just(UTC)) | st.sampled_from(
@@ -247,6 +274,21 @@ def test_no_matching_row_is_lost_in_our_buckets(
             row: Row = {"ts": instant, "x": 1, "bucket": bucket}
             if evaluate(expression, row) and condition is not None:
                 assert evaluate(condition, row)
+
+
+@given(texts(), st.lists(MOMENTS, max_size=4), st.sampled_from(GRANULARITIES), st.sampled_from([*TIME_TYPES, "older"]))
+def test_what_is_pruned_by_says_of_rows_what_the_predicate_says(
+    text: str, extra: list[datetime], granularity: Granularity, form: str
+) -> None:
+    schema = older_table(granularity) if form == "older" else our_table(granularity, time_type=form)
+    expression = bind_predicate(text, schema, ["bucket"])
+    assert expression is not None
+    whole = with_bucket_ranges(expression, schema, ["bucket"], True)
+    for moment in near(text, extra):
+        instant = None if moment is None else micros(moment)
+        for bucket in buckets(instant, granularity, form):
+            row: Row = {"ts": instant, "x": 1, "bucket": bucket}
+            assert (evaluate(whole, row) is True) == (evaluate(expression, row) is True)
 
 
 def buckets(instant: int | None, granularity: Granularity, form: str) -> set[str | None]:
@@ -331,7 +373,8 @@ def test_no_matching_row_is_lost_whatever_the_writers_zone(text: str, extra: lis
 def test_ranges_of_others_are_widened() -> None:
     date_only = struct(*OTHERS.fields[:3])
     assert str(derived("ts >= '1970-01-10'", date_only)) == "day >= '1970-01-09'"
-    assert str(derived("ts < '1970-01-10T06:00:00'", date_only)) == "day <= '1970-01-11'"
+    assert str(derived("ts < '1970-01-10T06:00:00'", date_only)) == "day <= '1970-01-10'"
+    assert str(derived("ts <= '1970-01-10T06:00:00'", date_only)) == "day <= '1970-01-11'"
     ntz = struct(field("ts", "timestamp_ntz"), *OTHERS.fields[2:3])
     assert str(derived("ts >= '1970-01-10'", ntz)) == "day >= '1970-01-08'"
     year_month = struct(*OTHERS.fields[:2], *OTHERS.fields[3:5])

@@ -30,7 +30,7 @@ def check_files(files: Mapping[str, Buffer], part: PartEntry) -> None:
     """The footers and the checksums of chunks; `CorruptIndexError` for the first that is off."""
     for name, data in files.items():
         _check_footer(bytes(data), name, part.core if name == part.core_name else part.stats)
-        if part.stats is not None and name == part.stats_name:
+        if part.stats is not None:
             _check_chunks(data, name)
 
 

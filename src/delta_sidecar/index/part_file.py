@@ -1,7 +1,7 @@
 """The files of a part: the core comes whole in one request and is checked as a whole before its first row goes out.
 
 Of the stats file come only the columns that are asked for: whole if it is small, else its end and the ranges of their
-chunks, of which the end has the checksums.
+chunks, of which the end has the checksums. So does a core that lies at hand, where few of its row groups are wanted.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
 WHOLE_STATS: Final = 1 << 20
 """A stats file up to this size comes whole: one trip instead of two."""
+WHOLE_CORE: Final = 256 << 10
+"""A core up to this size comes whole wherever it lies."""
 
 
 class PartFile:
@@ -121,10 +123,49 @@ def _leaf_paths(field: pa.Field, above: Path) -> Iterator[Path]:
         yield path
 
 
-def fetch_core(store: Store, directory: str, part: PartEntry) -> PartFile:
-    """The core of a part, whole and checked."""
+class RangedPartFile(PartFile):
+    """A file of a part of which chunks come when they are asked for, each checked by itself."""
+
+    def __init__(self, store: Store, path: str, entry: FileEntry, end: Buffer, metadata: pq.FileMetaData) -> None:
+        """`end` holds the footer and, before it, the checksums of all chunks."""
+        self._store = store
+        self._path = path
+        self._size = entry.size
+        checksums = chunk_checksums(end, metadata)
+        if checksums is None:
+            raise ValueError(f"{path} has no checksums of its columns")
+        with guarded(path):
+            self._chunks = list(zip(chunk_ranges(metadata), checksums, strict=True))
+        self._held: dict[int, Buffer] = {entry.size - len(end): end}
+        self._fetched: set[int] = set()
+        held, size = self._held, self._size
+        # Without the metadata Arrow would ask for the last 64 KB of the file, which are not here.
+        super().__init__(lambda: pa.PythonFile(_Chunks(held, size), mode="r"), path, metadata)
+
+    def fetch(self, groups: Sequence[int], positions: Sequence[int]) -> None:
+        """Get the chunks of some leaves of some row groups that are not here yet."""
+        wanted = [group * self.metadata.num_columns + at for group in groups for at in positions]
+        missing = [at for at in wanted if at not in self._fetched]
+        if not missing:
+            return
+        ranges = coalesce([self._chunks[at][0] for at in missing], gap=0)
+        with _as_broken(self._path):
+            answers = self._store.get_ranges(self._path, ranges)
+        found = {r.start: data for r, data in zip(ranges, answers, strict=True)}
+        _check_chunks(_Chunks(found, self._size), [self._chunks[at] for at in missing], self._path)
+        self._held |= found
+        self._fetched.update(missing)
+
+    def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
+        self.fetch(groups, positions)
+        return super().read(groups, positions)
+
+
+def fetch_core(store: Store, directory: str, part: PartEntry, by_ranges: bool = False) -> PartFile:
+    """The core of a part, whole and checked; or, `by_ranges`, its end, the rest to come as it is read."""
     path = f"{directory}/{part.core_name}"
-    file = PartFile.of(_fetch_whole(store, path, part.core), path)
+    ranged = _fetch_end(store, path, part.core) if by_ranges and part.core.size > WHOLE_CORE else None
+    file = ranged or PartFile.of(_fetch_whole(store, path, part.core), path)
     if sum(file.group_rows) != part.rows or ("path",) not in file.leaves:
         raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
     return file
@@ -136,59 +177,41 @@ def fetch_stats(
     """The stats file of a part, or the chunks of some of its columns; between two trips it asks whether to go on."""
     assert part.stats is not None
     path = f"{directory}/{part.stats_name}"
-    if part.stats.size <= WHOLE_STATS:
-        file = PartFile.of(_fetch_whole(store, path, part.stats), path)
-    else:
-        file = _fetch_chunks(store, path, part.stats, paths, go_on)
+    ranged = _fetch_end(store, path, part.stats) if part.stats.size > WHOLE_STATS else None
+    if ranged is not None and go_on():
+        ranged.fetch(range(ranged.metadata.num_row_groups), ranged.positions(paths))
+    file = ranged or PartFile.of(_fetch_whole(store, path, part.stats), path)
     if sum(file.group_rows) != part.rows:
         raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
     return file
 
 
 def _fetch_whole(store: Store, path: str, entry: FileEntry) -> Buffer:
-    """A file of a part; whatever keeps it from coming is a reason to go on without the index."""
-    try:
+    with _as_broken(path):
         return read_checked(store, path, entry)
-    except StorageError as error:
-        raise CorruptIndexError(
-            f"{path} cannot be fetched ({error}); check the store, or build the index again"
-        ) from None
 
 
-def _fetch_chunks(
-    store: Store, path: str, entry: FileEntry, paths: Sequence[Path], go_on: Callable[[], bool]
-) -> PartFile:
+def _fetch_end(store: Store, path: str, entry: FileEntry) -> RangedPartFile | None:
+    """The end of a file, checked; None if it has no checksums of its chunks, and is only good as a whole."""
     length = min(entry.size, end_length(entry.footer))
-    held: dict[int, Buffer] = {}
+    with _as_broken(path):
+        end = store.get_range(path, entry.size - length, length)
+    if footer_crc32(end, entry.footer) != entry.footer_crc32:
+        raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
+    with guarded(path):
+        metadata = pq.read_metadata(pa.BufferReader(end))
+    return None if chunk_checksums(end, metadata) is None else RangedPartFile(store, path, entry, end, metadata)
+
+
+@contextmanager
+def _as_broken(path: str) -> Iterator[None]:
+    """Whatever keeps a file from coming is a reason to go on without the index."""
     try:
-        end = held[entry.size - length] = store.get_range(path, entry.size - length, length)
-        if footer_crc32(end, entry.footer) != entry.footer_crc32:
-            raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
-        with guarded(path):
-            metadata = pq.read_metadata(pa.BufferReader(end))
-        checksums = chunk_checksums(end, metadata)
-        if checksums is None:
-            return PartFile.of(_fetch_whole(store, path, entry), path)
-        # Without the metadata Arrow would ask for the last 64 KB of the file, which are not here.
-        file = PartFile(lambda: pa.PythonFile(_Chunks(held, entry.size), mode="r"), path, metadata)
-        if go_on():
-            chunks = _wanted_chunks(file, paths, checksums)
-            ranges = coalesce([wanted for wanted, _ in chunks], gap=0)
-            held |= {r.start: data for r, data in zip(ranges, store.get_ranges(path, ranges), strict=True)}
-            _check_chunks(_Chunks(held, entry.size), chunks, path)
+        yield
     except StorageError as error:
         raise CorruptIndexError(
             f"{path} cannot be fetched ({error}); check the store, or build the index again"
         ) from None
-    return file
-
-
-def _wanted_chunks(file: PartFile, paths: Sequence[Path], checksums: Sequence[int]) -> list[tuple[ByteRange, int]]:
-    """Where the chunks of some columns lie, each with its checksum."""
-    positions, columns = file.positions(paths), file.metadata.num_columns
-    with guarded("the footer"):
-        known = list(zip(chunk_ranges(file.metadata), checksums, strict=True))
-    return [known[group * columns + at] for group in range(file.metadata.num_row_groups) for at in positions]
 
 
 def _check_chunks(file: _Chunks, chunks: Sequence[tuple[ByteRange, int]], path: str) -> None:
@@ -217,7 +240,8 @@ class _Chunks:
 
     def read(self, length: int = -1) -> memoryview:
         end = self._size if length < 0 else min(self._at + length, self._size)
-        for start, data in self._held.items():
+        # Another thread may add to them.
+        for start, data in list(self._held.items()):
             if start <= self._at and end <= start + len(data):
                 found = memoryview(data)[self._at - start : end - start]
                 self._at = end

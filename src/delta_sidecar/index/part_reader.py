@@ -133,9 +133,10 @@ def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
     return part_keys(PartFile.of(read_checked(store, path, part.core), path))
 
 
-def part_keys(core: PartFile) -> pa.RecordBatch:
-    """`path` and `deletion_vector` of a part's rows: what replay needs."""
-    found = core.read(range(len(core.group_rows)), core.positions([("path",), ("dv",)]))
+def part_keys(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
+    """`path` and `deletion_vector` of a part's rows, or of those of some row groups: what replay needs."""
+    wanted = range(len(core.group_rows)) if groups is None else groups
+    found = core.read(wanted, core.positions([("path",), ("dv",)]))
     vectors = whole(found.column("dv")) if "dv" in found.column_names else None
     columns = [whole(found.column("path")), normal(vectors, "deletion_vector", found.num_rows)]
     return pa.RecordBatch.from_arrays(columns, names=["path", "deletion_vector"])

@@ -37,7 +37,7 @@ PART_GOAL: Final = 80_000
 """Rows a builder aims at."""
 MANIFEST_KEY: Final = b"delta_sidecar.manifest"
 PART_KEY: Final = b"delta_sidecar.part"
-"""In the footer of a stats file: without it those of two parts may be the same to the byte, checksum and all."""
+"""In the footer of a file of a part: without it those of two may be the same to the byte, checksum and all."""
 
 _ALWAYS: Final = ("path", "size", "modification_time", "partition_values")
 MAPS: Final = "partition_values"
@@ -78,8 +78,8 @@ def write_part(
         return msgspec.structs.replace(entry, core=file_entry(data))
     if not stats:
         stats = {STATS_JSON: arrays.nulls(rows.num_rows, pa.string())}
-    core_data = _encoded(core, layout, ROW_GROUP_ROWS, metadata)
     named = {**(metadata or {}), PART_KEY: part.encode()}
+    core_data = with_chunk_checksums(_encoded(core, layout, ROW_GROUP_ROWS, named))
     stats_data = with_chunk_checksums(_encoded(stats, layout, rows.num_rows, named))
     entry = msgspec.structs.replace(entry, core=file_entry(core_data), stats=file_entry(stats_data))
     store.put_if_absent(f"{directory}/{entry.stats_name}", stats_data)

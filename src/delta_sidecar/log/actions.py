@@ -48,6 +48,10 @@ class BareAdd(msgspec.Struct, gc=False):
     partitionValues: dict[str, str | None] | None = None
     deletionVector: DeletionVector | None = None
 
+    @property
+    def stats(self) -> None:
+        """Not known."""
+
 
 class Remove(msgspec.Struct, gc=False):
     path: str

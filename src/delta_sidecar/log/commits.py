@@ -128,11 +128,22 @@ class CommitBytes:
 
 
 def file_actions(
-    blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker
+    blocks: Iterable[bytes],
+    path: str,
+    columns: Sequence[str],
+    maker: KeyMaker,
+    stats_matter: Callable[[list[BareAdd]], bool] | None = None,
 ) -> Iterator[CommitBatch[Adds]]:
-    """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need."""
-    line_type: type[FileLine | BareFileLine] = BareFileLine if set(columns) <= _BARE_COLUMNS else FileLine
-    for lines in decode_lines(blocks, line_type, path):
+    """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need, but no
+    stats where these do not matter to any add of a block."""
+    but_stats = set(columns) - {"stats"} if stats_matter else set(columns)
+
+    def fuller(lines: list[Any]) -> type[FileLine] | None:
+        assert stats_matter is not None
+        return FileLine if stats_matter([line.add for line in lines if line.add is not None]) else None
+
+    line_type: type[Any] = BareFileLine if but_stats <= _BARE_COLUMNS else FileLine
+    for lines in decode_lines(blocks, line_type, path, fuller if line_type is BareFileLine and stats_matter else None):
         adds: Any = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:

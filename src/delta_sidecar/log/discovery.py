@@ -155,18 +155,18 @@ def _fetch_ahead(store: Store, first: int, version: int | None) -> dict[int, Fut
 
 def _get_small(store: Store, version: int) -> Buffer | None:
     """A commit, if it is there and small: a guess must not cost much."""
-    taken = bytearray()
+    taken: list[Buffer] = []
     stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", HELD_LIMIT)
     try:
         for chunk in stream:
-            taken += chunk
-            if len(taken) > HELD_LIMIT:
+            taken.append(chunk)
+            if sum(map(len, taken)) > HELD_LIMIT:
                 return None
     except StorageError:
         return None
     finally:
         getattr(stream, "close", lambda: None)()
-    return bytes(taken)
+    return taken[0] if len(taken) == 1 else b"".join(taken)
 
 
 def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: Listing, commits: CommitBytes) -> None:

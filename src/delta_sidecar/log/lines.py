@@ -6,7 +6,7 @@ text. Other readers take them, so we do; anything else is an error that names th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,9 +25,7 @@ def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
     """Chunks cut at line ends, in pieces small enough to parse at once."""
     rest = b""
     for chunk in chunks:
-        view = memoryview(chunk)
-        for start in range(0, len(view), _BLOCK):
-            piece = bytes(view[start : start + _BLOCK])
+        for piece in _pieces(chunk):
             end = piece.rfind(b"\n") + 1
             if end:
                 yield rest + piece[:end] if rest else piece[:end]
@@ -36,6 +34,15 @@ def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
                 rest += piece
     if rest.strip():
         yield rest
+
+
+def _pieces(chunk: Buffer) -> Iterator[bytes]:
+    """A chunk in pieces; one that is small enough is not copied."""
+    if len(chunk) <= _BLOCK and isinstance(chunk, bytes):
+        yield chunk
+        return
+    view = memoryview(chunk)
+    yield from (bytes(view[start : start + _BLOCK]) for start in range(0, len(view), _BLOCK))
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -48,18 +55,28 @@ def decoder_of(line_type: type[T]) -> msgspec.json.Decoder[T]:
     return _decoders[line_type]
 
 
-def decode_lines(blocks: Iterable[bytes], line_type: type[T], path: str) -> Iterator[list[T]]:
-    """Each block's lines as structs; a line that is no action is an error that names it."""
-    decoder = decoder_of(line_type)
+def decode_lines(
+    blocks: Iterable[bytes], line_type: type[T], path: str, fuller: Callable[[list[T]], type[T] | None] | None = None
+) -> Iterator[list[T]]:
+    """Each block's lines as structs; a line that is no action is an error that names it.
+
+    Where `fuller` gives another type for what was found, the block is decoded once more as that.
+    """
     before, last = 0, b""
     for block in blocks:
         # Counted when another block comes: most commits are one.
         before, last = before + last.count(b"\n"), block
-        try:
-            lines = decoder.decode_lines(block)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            lines = list(_one_by_one(block, decoder, path, before))
-        yield lines
+        lines = _decoded(block, line_type, path, before)
+        other = None if fuller is None else fuller(lines)
+        yield lines if other is None else _decoded(block, other, path, before)
+
+
+def _decoded(block: bytes, line_type: type[T], path: str, before: int) -> list[T]:
+    decoder = decoder_of(line_type)
+    try:
+        return decoder.decode_lines(block)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return list(_one_by_one(block, decoder, path, before))
 
 
 def _one_by_one(block: bytes, decoder: msgspec.json.Decoder[T], path: str, before: int) -> Iterator[T]:

@@ -306,7 +306,7 @@ class _StateFinder:
 def _may_hold_state(block: bytes) -> bool:
     """Whether lines may hold a protocol or metadata action: one begins otherwise than those of files and the like."""
     if len(block) < _LARGE_BLOCK:
-        return any(not line.startswith(_OTHER_ACTIONS) for line in block.split(b"\n") if line)
+        return _has_other_line(block)
     text = np.frombuffer(block, np.uint8)
     starts = np.concatenate([[0], np.flatnonzero(text[:-1] == _NEWLINE) + 1])
     if len(text) < 8 or starts[-1] > len(text) - 8:
@@ -315,9 +315,20 @@ def _may_hold_state(block: bytes) -> bool:
     return not np.logical_or.reduce([begin == int.from_bytes(other, "little") for other in _OTHER_ACTIONS]).all()
 
 
+def _has_other_line(block: bytes) -> bool:
+    """Whether a line begins otherwise."""
+    at = 0
+    while at < len(block):
+        if not block.startswith(_OTHER_ACTIONS, at):
+            return True
+        end = block.find(b"\n", at)
+        at = end + 1 if end >= 0 else len(block)
+    return False
+
+
 _NEWLINE = ord("\n")
 _LARGE_BLOCK = 200_000
-"""Bytes of a commit that is streamed: its lines are not cut apart, which takes three times as long."""
+"""Bytes of a commit that is streamed: its lines are looked at all at once, which pays where they are many."""
 _SEVEN_BYTES = (1 << 56) - 1
 _OTHER_ACTIONS = (b'{"add":', b'{"remov', b'{"commi', b'{"txn":', b'{"cdc":', b'{"domai')
 """The first seven bytes of other lines."""

@@ -81,21 +81,18 @@ class FileBounds:
         columns: Sequence[Column],
         partition_timezone: str = "UTC",
         widen: bool = True,
+        texts: Sequence[str | None] | None = None,
     ) -> None:
-        """Without `widen`, bounds are as written: to be shown, never to be compared with."""
+        """Without `widen`, bounds are as written: to be shown, never to be compared with. `texts` are the stats, where
+        these are no column."""
         self._batch = batch
+        self._texts = texts
         self._widen = widen
         self._timezone = partition_timezone
         self._columns = tuple(dict.fromkeys(c for c in columns if not c.is_partition and is_prunable(c)))
-        self._bounds: dict[Column, Bounds | None] = {}
 
     def bounds(self, column: Column) -> Bounds | None:
         """What is known of a column; None if nothing ever is."""
-        if column not in self._bounds:
-            self._bounds[column] = self._find(column)
-        return self._bounds[column]
-
-    def _find(self, column: Column) -> Bounds | None:
         if column.is_partition and is_prunable(column):
             return self._partition(column)
         return self._data(column) if column in self._columns else None
@@ -169,6 +166,8 @@ class FileBounds:
     @cached_property
     def _json(self) -> tuple[pa.BooleanArray | None, dict[Path, list[Any]]] | None:
         """The rows whose text was needed (None: all) and their leaves; None if there is no text or no need."""
+        if self._texts is not None:
+            return (None, _decoder(self._columns).read_texts(self._texts)) if self._columns else None
         stats = self._column("stats")
         if stats is None or not self._columns or stats.null_count == len(stats):
             return None
@@ -249,7 +248,8 @@ def _non_negative(counts: pa.Int64Array) -> pa.Int64Array:
 def _exact(partition: PartitionColumn) -> Bounds:
     """A partition value bounds itself; a NaN is left unknown, so that what is known is free of it."""
     values = _without_nan(comparable(partition.values))
-    null = partition.values.is_null().cast(pa.int64())
-    null_count = pc.if_else(partition.known, null, arrays.int64s([None])[0])
+    null = np.ascontiguousarray(~valid(partition.values), np.int64)
+    known = arrays.bitmap(arrays.to_numpy_bool(partition.known))
+    null_count = pa.Array.from_buffers(pa.int64(), len(values), [known, pa.py_buffer(null)])
     ones = pa.py_buffer(np.ones(len(values), dtype=np.int64))
     return Bounds(values, values, null_count, pa.Array.from_buffers(pa.int64(), len(values), [None, ones]))

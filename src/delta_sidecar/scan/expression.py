@@ -23,13 +23,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from delta_sidecar.log.schema import DataType, PrimitiveType, StructField
 from delta_sidecar.values.calendar import MICROS_PER_DAY, MICROS_PER_SECOND, date_of
 
 Value: TypeAlias = int | float | Decimal | str | bytes | bool
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
+
+INVERSE: Final[dict[Operator, Operator]] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,27 @@ class Or:
 
 
 Expression: TypeAlias = Constant | Compare | CompareColumns | In | IsNull | Like | Not | And | Or
+
+
+def conjuncts(expression: Expression) -> list[Expression]:
+    """The terms that must all be true."""
+    if isinstance(expression, And):
+        return [term for child in expression.terms for term in conjuncts(child)]
+    return [expression]
+
+
+def negation(expression: Expression) -> Expression:
+    """What is true where the expression is false, for columns without NaN: NOT is carried down to the conditions."""
+    match expression:
+        case And(terms):
+            return Or(tuple(map(negation, terms)))
+        case Or(terms):
+            return And(tuple(map(negation, terms)))
+        case Not(term):
+            return term
+        case Compare(column, op, value):
+            return Compare(column, INVERSE[op], value)
+    return Not(expression)
 
 
 def columns_of(expression: Expression) -> Iterator[Column]:

@@ -12,7 +12,7 @@ from delta_sidecar.errors import UnknownColumnError
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.scan.bounds import FileBounds, num_records
-from delta_sidecar.scan.expression import And, Column, Expression, columns_of
+from delta_sidecar.scan.expression import And, Column, Expression, columns_of, conjuncts
 from delta_sidecar.scan.prune import may_match, needed_stats
 from delta_sidecar.scan.typed_stats import stats_text
 
@@ -35,41 +35,37 @@ class FilePruner:
     """
 
     def __init__(self, predicate: Expression | None, partition_timezone: str) -> None:
-        self._timezone = partition_timezone
-        terms = self._terms = _conjuncts(predicate)
-        by_partition = [t for t in terms if all(c.is_partition for c in columns_of(t))]
-        by_stats = [t for t in terms if t not in by_partition]
-        self._stages = [_joined(stage) for stage in (by_partition, by_stats) if stage]
-        self._by_partition = [_joined(by_partition)] if by_partition else []
+        self.timezone = partition_timezone
+        terms = self._terms = [] if predicate is None else conjuncts(predicate)
+        on_partition = [t for t in terms if all(c.is_partition for c in columns_of(t))]
+        self.stats_terms = [t for t in terms if t not in on_partition]
+        self.by_partition = joined(on_partition) if on_partition else None
+        """The conditions that need no stats; None if there are none, as of `by_stats`."""
+        self.by_stats = joined(self.stats_terms) if self.stats_terms else None
         self.stats_columns: list[Column] = [] if predicate is None else needed_stats(predicate)
         self.needs_partition_values = any(c.is_partition for t in terms for c in columns_of(t))
 
     def passing(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows may match, by whatever columns they have."""
-        stage = _joined(self._terms)
-        return may_match(stage, FileBounds(rows, list(columns_of(stage)), self._timezone), rows.num_rows)
+        return self._may_match(joined(self._terms), rows)
 
     def prune(self, rows: pa.RecordBatch, stats_are_settled: bool = False) -> pa.RecordBatch:
         """The rows that may match; where their stats have had their say already, only by partition values."""
-        for stage in self._by_partition if stats_are_settled else self._stages:
-            if not rows.num_rows:
-                break
-            bounds = FileBounds(rows, list(columns_of(stage)), self._timezone)
-            keep = may_match(stage, bounds, rows.num_rows)
+        for stage in (self.by_partition, None if stats_are_settled else self.by_stats):
+            if stage is None or not rows.num_rows:
+                continue
+            keep = self._may_match(stage, rows)
             if keep.true_count < rows.num_rows:
                 rows = pc.filter(rows, keep, memory_pool=streaming_pool())
         return rows
 
-
-def _conjuncts(predicate: Expression | None) -> list[Expression]:
-    if predicate is None:
-        return []
-    if isinstance(predicate, And):
-        return [term for child in predicate.terms for term in _conjuncts(child)]
-    return [predicate]
+    def _may_match(self, condition: Expression, rows: pa.RecordBatch) -> pa.BooleanArray:
+        bounds = FileBounds(rows, list(columns_of(condition)), self.timezone)
+        return may_match(condition, bounds, rows.num_rows)
 
 
-def _joined(terms: list[Expression]) -> Expression:
+def joined(terms: Sequence[Expression]) -> Expression:
+    """All of some terms."""
     return terms[0] if len(terms) == 1 else And(tuple(terms))
 
 

@@ -7,11 +7,12 @@ may match, the core is never fetched.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -153,8 +154,11 @@ class PartScan:
         """`path` and `deletion_vector` of every row that was handed out, read once more."""
         for part, spans in groupby(self._handed_out, key=attrgetter("part")):
             # By the cache first: a part that came from there may be gone from the store.
-            keys = part_keys(fetch_core_cached(self.store, self.base.directory, part, keep=False))
-            yield from (keys.slice(span.start, span.count) for span in spans)
+            core = fetch_core_cached(self.store, self.base.directory, part, False, self._by_ranges)
+            starts = [0, *accumulate(core.group_rows)]
+            for group, some in groupby(spans, key=partial(_group_of, starts)):
+                keys = part_keys(core, [group])
+                yield from (keys.slice(span.start - starts[group], span.count) for span in some)
 
     def close(self) -> None:
         """Send for nothing more."""
@@ -190,7 +194,13 @@ class PartScan:
 
     def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
         keep = len(self._parts) <= _FEW_PARTS
-        return begin(self.store, fetch_core_cached, self.store, self.base.directory, chosen.part, keep)
+        place = self.store, self.base.directory
+        return begin(self.store, fetch_core_cached, *place, chosen.part, keep, self._by_ranges)
+
+    @property
+    def _by_ranges(self) -> bool:
+        """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
+        return is_local(self.store) and (self.pruning is not None or self.limit is not None)
 
     def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
         """Parts in which some row may match by its stats."""
@@ -298,6 +308,11 @@ class _Slices:
             size -= found[-1].num_rows
             self._held = self._held.slice(found[-1].num_rows)
         return pa.Table.from_batches(found).combine_chunks()
+
+
+def _group_of(starts: Sequence[int], span: _Span) -> int:
+    """The row group in which rows of a part stand."""
+    return bisect_right(starts, span.start) - 1
 
 
 def _stats_size(part: PartEntry) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from delta_sidecar import arrays
 from delta_sidecar.log.schema import PrimitiveType
 from delta_sidecar.scan.bounds import Bounds, BoundsSource, is_prunable
 from delta_sidecar.scan.expression import (
+    INVERSE,
     And,
     Column,
     Compare,
@@ -40,12 +41,23 @@ from delta_sidecar.values.comparison import literals, unscaled_integers
 
 Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
-_INVERSE: Final[dict[Operator, Operator]] = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-
 
 def may_match(expression: Expression, source: BoundsSource, count: int) -> pa.BooleanArray:
     """For each of the source's `count` files or row groups: may it hold a row that matches? Never null."""
-    return arrays.booleans(_may(expression, True, source, count))
+    return arrays.booleans(_may(expression, True, _Remembered(source), count))
+
+
+class _Remembered:
+    """Bounds that are found once for each column."""
+
+    def __init__(self, source: BoundsSource) -> None:
+        self._source = source
+        self._found: dict[Column, Bounds | None] = {}
+
+    def bounds(self, column: Column) -> Bounds | None:
+        if column not in self._found:
+            self._found[column] = self._source.bounds(column)
+        return self._found[column]
 
 
 def needed_stats(expression: Expression) -> list[Column]:
@@ -102,7 +114,7 @@ def _condition(condition: Compare | In | IsNull | Like, wanted: bool, bounds: Bo
         case IsNull():
             return _may_be_null(bounds) if wanted else _may_be_present(bounds)
         case Compare(column, op, value):
-            return _may_be_present(bounds) & _compare(column, op if wanted else _INVERSE[op], value, wanted, bounds)
+            return _may_be_present(bounds) & _compare(column, op if wanted else INVERSE[op], value, wanted, bounds)
         case In(column, values):
             return _may_be_present(bounds) & _in(column, values, wanted, bounds)
         case Like(column):

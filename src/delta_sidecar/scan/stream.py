@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from types import TracebackType
 from typing import Any
 
@@ -32,6 +32,7 @@ from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, newest_first
 from delta_sidecar.log.warm import forget
+from delta_sidecar.scan.adds import AddPruner
 from delta_sidecar.scan.bucket import with_bucket_ranges
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
@@ -76,7 +77,9 @@ class FileScan:
         self._output = output_columns(columns)
         pruning = _pruning(snapshot, predicate)
         self._pruner = FilePruner(pruning, settings.partition_timezone)
+        self._adds = AddPruner(self._pruner)
         self._source = source_columns(self._output, self._pruner)
+        self._settled_source = source_columns(self._output, self._pruner, stats_are_settled=True)
         chosen = choose_strategy(_check_strategy(strategy or settings.strategy), snapshot, limit)
         self._predicate, self._pruning, self._chosen = predicate, pruning, chosen
         self._metrics = ScanMetrics(
@@ -235,7 +238,7 @@ class FileScan:
             base=base,
             store=snapshot.store,
             columns=self._source,
-            settled_columns=source_columns(self._output, self._pruner, stats_are_settled=True),
+            settled_columns=self._settled_source,
             pruning=self._pruning,
             pruner=self._pruner,
             timezone=self._settings.partition_timezone,
@@ -272,26 +275,32 @@ class FileScan:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
         adds = self._walk(replay, commits)
         if self._metrics.strategy == "forward":
-            return self._pruned(list(self._merged(adds, 0)))
+            return map(self._pruned_adds, list(self._merged(adds, 0)))
         if self._limit is not None:
-            return self._pruned(rows_of([some], self._source.names) for some in adds)
-        return self._pruned(self._merged(adds, 1))
+            return map(self._pruned_adds, ([some] for some in adds))
+        return map(self._pruned_adds, self._merged(adds, 1))
 
-    def _merged(self, adds: Iterator[tuple[str, Adds]], at_once: int) -> Iterator[pa.RecordBatch]:
-        """Rows of neighbours together, after the first few: a batch costs as much as a thousand rows."""
-        columns = self._source.names
-        yield from (rows_of([some], columns) for some in islice(adds, at_once))
-        most = _STATS_BATCH if "stats" in columns else _MERGED_ROWS
+    def _merged(self, adds: Iterator[tuple[str, Adds]], at_once: int) -> Iterator[list[tuple[str, Adds]]]:
+        """Adds of neighbours together, after the first few: a batch costs as much as a thousand rows."""
+        yield from ([some] for some in islice(adds, at_once))
+        most = _STATS_BATCH if "stats" in self._source.names else _MERGED_ROWS
         held: list[tuple[str, Adds]] = []
         count = 0
         for some in adds:
             if held and count + len(some[1]) > most:
-                yield rows_of(held, columns)
+                yield held
                 held, count = [], 0
             held.append(some)
             count += len(some[1])
         if held:
-            yield rows_of(held, columns)
+            yield held
+
+    def _pruned_adds(self, held: list[tuple[str, Adds]]) -> Listed:
+        """Adds of some commits that may match, as rows."""
+        adds = [add for _, some in held for add in some]
+        keep = iter(self._adds.passing(adds))
+        kept: list[tuple[str, Any]] = [(path, list(compress(some, keep))) for path, some in held]
+        return Listed(rows_of(kept, self._settled_source.names), len(adds))
 
     def _pruned(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Listed]:
         for rows in batches:
@@ -300,13 +309,20 @@ class FileScan:
     def _walk(self, replay: Replay, commits: Sequence[CommitRange]) -> Iterator[tuple[str, Adds]]:
         """The live adds of each commit, with its path."""
         held = self._snapshot.commits
+        matter = self._adds.stats_matter if self._stats_may_not_matter else None
         ahead = 2 if self._limit is not None else self._settings.commit_parallelism
         for commit in newest_first(commits, held, ahead):
             path = commit.file.path
-            batches = file_actions(held.blocks(commit.file), path, self._source.names, self._maker)
+            batches = file_actions(held.blocks(commit.file), path, self._source.names, self._maker, matter)
             yield from ((path, adds) for adds in replay.commit(batches))
             self._metrics.commits_scanned += 1
         self._metrics.mask_size = len(replay.mask)
+
+    @property
+    def _stats_may_not_matter(self) -> bool:
+        """Whether stats serve nothing but pruning, and partition values may do without them."""
+        for_pruning = "stats" in self._source.names and "stats" not in self._settled_source.names
+        return for_pruning and self._adds.may_do_without_stats
 
     def _base(self, replay: Replay, snapshot: Snapshot) -> Iterator[Listed]:
         base = snapshot.open_base()

@@ -60,7 +60,8 @@ class LocalStore:
     def get_stream(self, path: str, chunk_size: int = 4 << 20, start: int = 0) -> Iterator[Buffer]:
         with self._errors(path), open(self._full(path), "rb", buffering=0) as file:
             file.seek(start)
-            while chunk := file.read(chunk_size):
+            # Asked for more than there is, Python makes room for all of it first.
+            while chunk := file.read(min(chunk_size, max(1, os.fstat(file.fileno()).st_size - file.tell()))):
                 yield chunk
 
     def get_range(self, path: str, start: int, length: int) -> Buffer:

@@ -93,6 +93,11 @@ class OurBucket:
 @lru_cache(maxsize=256)
 def our_bucket(expression: str, column: str, time_type: TimeType) -> OurBucket | None:
     """What an expression is if it is one of ours over `column` (SQL text); None if it is not."""
+    plain = column[1:-1] if column[1:-1].isidentifier() else column
+    for granularity in GRANULARITIES:
+        # As we write it, nearly always: then no text need be taken apart.
+        if expression in {bucket_expression(name, granularity, time_type) for name in (plain, column)}:
+            return OurBucket(granularity, exact=True)
     given = sql_tokens(expression)
     for granularity in GRANULARITIES:
         if given == sql_tokens(bucket_expression(column, granularity, time_type)):
@@ -126,6 +131,7 @@ SqlTokens: TypeAlias = tuple[str, ...]
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`(?:[^`]|``)*`|\w+|\S")
 
 
+@lru_cache(maxsize=256)
 def sql_tokens(sql: str) -> SqlTokens:
     """SQL text without regard to white space, to case outside strings, and to needless backticks."""
     return tuple(token if token[0] == "'" else token.strip("`").lower() for token in _TOKEN.findall(sql))

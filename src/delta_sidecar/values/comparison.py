@@ -120,4 +120,4 @@ def comparable(values: pa.Array) -> pa.Array:
         return values.cast(pa.int64())
     if pa.types.is_floating(kind):
         return values.cast(pa.float64())
-    return values.cast(pa.binary()) if pa.types.is_string(kind) else values
+    return values.view(pa.binary()) if pa.types.is_string(kind) else values

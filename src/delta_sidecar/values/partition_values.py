@@ -93,6 +93,9 @@ def _non_empty(texts: pa.StringArray) -> pa.StringArray:
 
 
 def _typed(texts: pa.StringArray, field: StructField, partition_timezone: str) -> PartitionColumn:
+    if len(texts) == 1 and not texts.null_count:
+        values, known = _parsed(texts.to_pylist(), field.type, zone_of(partition_timezone))
+        return PartitionColumn(values, arrays.booleans(known))
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     values, known = _parsed(distinct, field.type, zone_of(partition_timezone))

@@ -7,7 +7,7 @@ the field, the last of two equal keys counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
 from operator import attrgetter
@@ -25,6 +25,7 @@ from delta_sidecar.values.widening import Side, rounded_decimal
 
 Path: TypeAlias = tuple[str, ...]
 """Keys from the top of the stats object down to a leaf, e.g. `("minValues", "a", "b")`."""
+Text: TypeAlias = memoryview | str
 Tree: TypeAlias = dict[str, Any]
 """Keys to subtrees, or at a leaf to its Python type."""
 
@@ -65,7 +66,7 @@ def to_bounds(values: Sequence[Any], data_type: DataType, side: Side) -> pa.Arra
             return temporal.dates(values)
         case PrimitiveType("timestamp" | "timestamp_ntz" as name):
             return temporal.timestamps(values, zoned=name == "timestamp")
-    return arrays.strings(values).cast(pa.binary())
+    return arrays.strings(values).view(pa.binary())
 
 
 class LeafDecoder:
@@ -82,21 +83,28 @@ class LeafDecoder:
 
     def read(self, stats: pa.Array) -> dict[Path, list[Any]]:
         """The values of each leaf, row by row; None where unknown."""
+        return self._read(_chunks(stats))
+
+    def read_texts(self, texts: Sequence[str | None]) -> dict[Path, list[Any]]:
+        """As `read`, of texts that are in no array."""
+        return self._read(texts[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK))
+
+    def _read(self, chunks: Iterable[Sequence[Text | None]]) -> dict[Path, list[Any]]:
         found: dict[Path, list[Any]] = {path: [] for path in self._getters}
-        for chunk in _chunks(stats):
+        for chunk in chunks:
             rows = self._rows(chunk)
             for path, getter in self._getters.items():
                 found[path].extend(map(getter, rows))
         return found
 
-    def _rows(self, texts: Sequence[memoryview | None]) -> list[Any]:
+    def _rows(self, texts: Sequence[Text | None]) -> list[Any]:
         decode = self._decode
         try:
             return [decode(text) for text in texts]  # type: ignore[arg-type]
         except (msgspec.DecodeError, TypeError, UnicodeDecodeError):
             return [self._row(text) for text in texts]
 
-    def _row(self, text: memoryview | None) -> Any:
+    def _row(self, text: Text | None) -> Any:
         if text is None:
             return self._struct()
         try:
@@ -131,7 +139,7 @@ def _struct_of(tree: Tree) -> tuple[Any, dict[Path, str]]:
     return msgspec.defstruct("Leaves", fields, rename=rename, gc=False), attributes
 
 
-def _leaf_by_leaf(text: memoryview | msgspec.Raw, tree: Tree, struct: Callable[..., Any]) -> Any:
+def _leaf_by_leaf(text: Text | msgspec.Raw, tree: Tree, struct: Callable[..., Any]) -> Any:
     """As much of an object as can be read."""
     try:
         raw = _RAW_OBJECT.decode(text)

@@ -140,7 +140,9 @@ def converted(bounds: pa.Array, data_type: DataType, side: Side) -> pa.Array:
             return bounds.cast(target)
         case PrimitiveType("double") if given in (pa.float64(), pa.float32(), pa.int8(), pa.int16(), pa.int32()):
             return bounds.cast(target)
-        case PrimitiveType("string") if pa.types.is_string(given) or pa.types.is_large_string(given):
+        case PrimitiveType("string") if pa.types.is_string(given):
+            return bounds.view(target)
+        case PrimitiveType("string") if pa.types.is_large_string(given):
             return bounds.cast(target)
         case DecimalType():
             return _decimals(bounds, data_type)

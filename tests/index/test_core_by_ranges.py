@@ -1,0 +1,135 @@
+"""A core that lies at hand is read by ranges where few of its row groups are wanted, and checked to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from delta_sidecar import DeltaTable
+from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index import part_file, parts
+from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.part_file import fetch_core
+from delta_sidecar.index.parts import file_entry
+from delta_sidecar.index.seals import chunk_ranges, footer_length
+from delta_sidecar.storage import open_store
+from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.storage.store import Store
+from delta_sidecar.testing.actions import add
+from delta_sidecar.testing.stores import CountingStore
+from delta_sidecar.testing.table_builder import LogBuilder
+from tests.index.models import manifest_at, small_parts
+
+FILES, GROUP = 12, 3
+Part = tuple[Store, str, PartEntry]
+
+
+@pytest.fixture(autouse=True)
+def by_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(part_file, "WHOLE_CORE", 0)
+    monkeypatch.setattr(parts, "ROW_GROUP_ROWS", GROUP)
+    shared_cache.clear()
+    yield
+    shared_cache.clear()
+
+
+def path_of(number: int) -> str:
+    return f"p={number // GROUP}/f{number:02}"
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Part:
+    """One part of four row groups, each of one partition value."""
+    log = LogBuilder(tmp_path).metadata({"p": "string", "x": "long"}, partition_by=["p"])
+    log.commit(*(add(path_of(n), partition={"p": str(n // GROUP)}) for n in range(FILES)))
+    store = open_store(str(tmp_path))
+    with small_parts(single=0, rows=FILES):
+        build_index(store, options=BuildOptions(part_rows=FILES))
+    manifest, directory = manifest_at(store, 0)
+    assert len(manifest.parts) == 1
+    return store, directory, manifest.parts[0]
+
+
+def bytes_of_group(data: bytes, group: int) -> list[int]:
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    columns = metadata.num_columns
+    ranges = chunk_ranges(metadata)[group * columns : (group + 1) * columns]
+    return [at for r in ranges for at in range(r.start, r.start + r.length)]
+
+
+def read(store: Store, directory: str, part: PartEntry, group: int) -> list[str]:
+    file = fetch_core(store, directory, part, by_ranges=True)
+    positions = range(file.metadata.num_columns)
+    return file.read([group], positions).column("path").to_pylist()  # type: ignore[no-any-return]
+
+
+def test_a_row_group_comes_alone(part: Part) -> None:
+    store, directory, entry = part
+    counting = CountingStore(store)
+    assert read(counting, directory, entry, 2) == [path_of(n) for n in (6, 7, 8)]
+    assert [request.verb for request in counting.requests] == ["range", "range"]
+    whole = fetch_core(CountingStore(store), directory, entry)
+    assert whole.read(range(4), [0]).num_rows == FILES
+
+
+def test_what_is_here_is_not_asked_for_again(part: Part) -> None:
+    store, directory, entry = part
+    counting = CountingStore(store)
+    file = fetch_core(counting, directory, entry, by_ranges=True)
+    for groups in ([1], [1], [0, 1], [0]):
+        assert file.read(groups, [0, 1]).num_rows == GROUP * len(groups)
+    assert [request.verb for request in counting.requests] == ["range", "range", "range"]
+
+
+def test_no_byte_of_what_is_read_may_change(part: Part, tmp_path: Path) -> None:
+    _, directory, entry = part
+    file = tmp_path / directory / entry.core_name
+    data = bytearray(file.read_bytes())
+    at_end = range(len(data) - footer_length(data) - 12, len(data))
+    for at in (*bytes_of_group(bytes(data), 2), *at_end):
+        data[at] ^= 0x10
+        file.write_bytes(data)
+        with pytest.raises(CorruptIndexError):
+            read(*part, 2)
+        data[at] ^= 0x10
+
+
+def test_a_core_without_checksums_of_its_columns_comes_whole(part: Part, tmp_path: Path) -> None:
+    store, directory, entry = part
+    file = tmp_path / directory / entry.core_name
+    pq.write_table(pq.read_table(file), file, store_schema=False, row_group_size=GROUP)
+    bare = msgspec.structs.replace(entry, core=file_entry(file.read_bytes()))
+    counting = CountingStore(store)
+    assert read(counting, directory, bare, 0) == [path_of(n) for n in (0, 1, 2)]
+    assert [request.verb for request in counting.requests] == ["range", "get"]
+
+
+def listed(root: Path, predicate: str | None) -> tuple[list[str], str]:
+    with DeltaTable(str(root)).scan_files(predicate=predicate) as scan:
+        return [path for batch in scan for path in batch["path"].to_pylist()], scan.metrics.tier
+
+
+@pytest.mark.parametrize("broken", range(4))
+def test_damage_in_one_row_group(part: Part, tmp_path: Path, broken: int) -> None:
+    """Who does not read it is not disturbed; who does falls back, and no file is told twice or lost."""
+    _, directory, entry = part
+    file = tmp_path / directory / entry.core_name
+    data = bytearray(file.read_bytes())
+    data[bytes_of_group(bytes(data), broken)[9]] ^= 1
+    file.write_bytes(data)
+    for group in range(4):
+        shared_cache.clear()
+        found, tier = listed(tmp_path, f"p = '{group}'")
+        assert sorted(found) == [path_of(n) for n in range(group * GROUP, group * GROUP + GROUP)]
+        assert tier == ("log" if group == broken else "index")
+    for predicate in ("p >= '0'", None):
+        shared_cache.clear()
+        found, tier = listed(tmp_path, predicate)
+        assert sorted(found) == [path_of(n) for n in range(FILES)]
+        assert tier == "log"
