@@ -82,7 +82,7 @@ def indices(rows: NDArray[np.integer[Any]]) -> pa.Int64Array:
 def strings(values: Sequence[str | None]) -> pa.StringArray:
     """A string array; None is null. The values' UTF-8 together must stay below 2 GB."""
     if None not in values and (text := "".join(values)).isascii():  # type: ignore[arg-type]
-        return _joined(list(map(len, values)), text.encode(), pa.string())  # type: ignore[arg-type]
+        return _joined(values, text.encode(), pa.string())  # type: ignore[arg-type]
     return _binaries([None if v is None else v.encode("utf-8", "surrogatepass") for v in values], pa.string())
 
 
@@ -94,16 +94,21 @@ def _binaries(values: Sequence[bytes | None], data_type: pa.DataType) -> pa.Arra
     validity, nulls = _validity(values)
     if nulls:
         values = [b"" if v is None else v for v in values]
-    return _joined(list(map(len, values)), b"".join(values), data_type, validity, nulls)  # type: ignore[arg-type]
+    return _joined(values, b"".join(values), data_type, validity, nulls)  # type: ignore[arg-type]
 
 
 def _joined(
-    lengths: list[int], data: bytes, data_type: pa.DataType, validity: pa.Buffer | None = None, nulls: int = 0
+    values: Sequence[str | bytes],
+    data: bytes,
+    data_type: pa.DataType,
+    validity: pa.Buffer | None = None,
+    nulls: int = 0,
 ) -> pa.Array:
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    """Values that stand one after the other in `data`."""
+    offsets = np.zeros(len(values) + 1, dtype=np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(data_type, len(lengths), buffers, null_count=nulls)
+    return pa.Array.from_buffers(data_type, len(values), buffers, null_count=nulls)
 
 
 def nulls(count: int, data_type: pa.DataType) -> pa.Array:

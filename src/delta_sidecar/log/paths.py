@@ -22,7 +22,7 @@ from delta_sidecar import arrays
 from delta_sidecar.log.actions import DeletionVector
 
 _vector_of = attrgetter("deletionVector")
-_DOT, _NEWLINE = ord("."), ord("\n")
+_DOT = ord(".")
 _SLASH_THEN_DOT = ord("/") | ord(".") << 8
 # A dot and a slash differ in their last bit alone.
 _BUT_LAST_BIT, _BUT_LAST_BIT_OF_SECOND = 0xFE, 0xFEFF
@@ -59,22 +59,15 @@ class KeyMaker:
 
     def key_list(self, files: Sequence[HasKey]) -> list[bytes]:
         """The keys of many files."""
-        text = _plain_lines(files)
-        if text is not None:
-            return text.split(b"\n") if files else []
+        if _are_plain(files):
+            return [file.path.encode("utf-8", "surrogatepass") for file in files]
         return [self.key(file.path, file.deletionVector) for file in files]
 
     def key_array(self, files: Sequence[HasKey]) -> pa.BinaryArray:
         """As `key_list`, without an object for each key where that can be."""
-        text = _plain_lines(files)
-        if text is None or not files:
+        if any(map(_vector_of, files)):
             return arrays.binaries([self.key(file.path, file.deletionVector) for file in files])
-        ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
-        offsets = np.empty(len(files) + 1, np.int32)
-        offsets[0], offsets[-1] = 0, len(text) - len(ends)
-        offsets[1:-1] = ends - np.arange(len(ends))
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text.replace(b"\n", b""))]
-        return pa.Array.from_buffers(pa.binary(), len(files), buffers)
+        return self._canonical_array(arrays.strings([file.path for file in files]))
 
     def canonical(self, path: str) -> bytes:
         """The canonical path alone."""
@@ -130,14 +123,15 @@ class KeyMaker:
         return arrays.binaries([self.canonical(p) for p in paths.to_pylist()])
 
 
-def _plain_lines(files: Sequence[HasKey]) -> bytes | None:
-    """Keys, a line each, looked at all at once; None where a path has another spelling, or a deletion vector."""
-    text = "\n".join([file.path for file in files])
-    if text.count("\n") >= len(files) > 0 or _is_suspect(text) or "\n/" in text or "\n." in text:
-        return None
-    if any(map(_vector_of, files)):
-        return None
-    return text.encode("utf-8", "surrogatepass")
+def _are_plain(files: Sequence[HasKey]) -> bool:
+    """Whether the keys of files are their paths: no path has another spelling, and none has a deletion vector.
+
+    They are looked at all at once, joined so that a path that begins with a slash or a dot shows as one that holds it.
+    """
+    text = ("/" + "/".join([file.path for file in files])).encode("utf-8", "surrogatepass")
+    if b"%" in text or b":" in text or _has_dotted_slash(np.frombuffer(text, np.uint8)):
+        return False
+    return not any(map(_vector_of, files))
 
 
 def _is_suspect(path: str) -> bool:

@@ -49,6 +49,8 @@ _FEW_PARTS = 4
 """A scan of so few parts may be asked again: their cores go into the cache."""
 _FEW_ROWS = 3 * ROW_GROUP_ROWS
 """So few rows are decoded before a thread has begun."""
+_FEW = 4
+"""One row in so many is few."""
 _CELLS = 1 << 21
 """Values of stats decoded at a time where all of them are wanted."""
 _ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
@@ -117,6 +119,8 @@ class PartScan:
     _stats: Ahead[PartEntry, PartFile] | None = None
     _cores: Ahead[_Chosen, PartFile] | None = None
     _stopped: bool = False
+    _few_are_kept: bool = False
+    """Whether the stats leave few rows of the part that is read."""
 
     def begin(self) -> None:
         """Choose the parts and send for the first, without waiting for an answer."""
@@ -141,7 +145,7 @@ class PartScan:
         rows = self.base.manifest.parts.rows
         many = sum(rows[part] for part in self._parts) > _FEW_ROWS
         alone = not many or self.limit is not None or self.columns.all_stats
-        ordered = Ordered(self._tasks(), 0 if alone else _HELPERS, self.depth)
+        ordered = Ordered(self._tasks(), 0 if alone else _HELPERS, self._tasks_ahead)
         try:
             for span, found in ordered:
                 self._handed_out.append(span)
@@ -200,7 +204,8 @@ class PartScan:
     @property
     def _by_ranges(self) -> bool:
         """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
-        return is_local(self.store) and (self.pruning is not None or self.limit is not None)
+        is_narrow = self.pruning is not None and len(self._parts) <= _FEW_PARTS
+        return is_local(self.store) and (is_narrow or self.limit is not None)
 
     def _chosen_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[_Chosen]:
         """Parts in which some row may match by its stats."""
@@ -228,12 +233,18 @@ class PartScan:
             groups = self._groups(core, rows, chosen.keep)
             if not groups:
                 continue
+            self._few_are_kept = chosen.keep is not None and int(chosen.keep.sum()) * _FEW < len(chosen.keep)
             self.counts.parts_read += 1
             self.counts.row_groups_read += len(groups)
             if self.columns.all_stats and chosen.part.stats is not None:
                 yield from self._with_all_stats(chosen.part, rows, set(groups))
             else:
                 yield from (partial(self._group, rows, group, chosen) for group in groups)
+
+    def _tasks_ahead(self) -> int:
+        """More of them where little is left of a row group: while the stats of the next part are looked at, the helpers
+        need something to do."""
+        return 2 * self.depth if self._few_are_kept else self.depth
 
     def _groups(self, core: PartFile, rows: PartRows, keep: Flags | None) -> list[int]:
         """The row groups of a part that may hold a match, the newest first."""
@@ -250,9 +261,8 @@ class PartScan:
         core, span = rows.core(group), rows.span(group)
         stats = None if chosen.stats is None else chosen.stats.slice(span.start, span.stop - span.start)
         handed_out = _Span(chosen.part, span.start, core.num_rows)
-        if chosen.keep is not None:
-            keep = arrays.booleans(chosen.keep[span])
-            core, stats = core.filter(keep), None if stats is None else stats.filter(keep)
+        if chosen.keep is not None and not (keep := chosen.keep[span]).all():
+            core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
         found = self._live(rows, core, stats, rows.path_range(group), chosen.is_settled)
         return handed_out, Listed(found.rows, found.considered + handed_out.count - core.num_rows)
 

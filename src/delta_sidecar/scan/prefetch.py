@@ -180,8 +180,8 @@ class Ordered(Generic[T]):
     Tasks are many and short: what passes between the threads is one queue, and a lock only for who must wait.
     """
 
-    def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int, depth: int = 3) -> None:
-        """`depth` bounds the results that wait or are being worked out."""
+    def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int, depth: Callable[[], int] = lambda: 3) -> None:
+        """`depth` bounds the results that wait or are being worked out; it is asked before each further task."""
         self._tasks = tasks
         self._helpers = helpers
         self._depth = depth
@@ -215,7 +215,7 @@ class Ordered(Generic[T]):
             return None
 
     def _fill(self) -> None:
-        while len(self._ahead) < self._depth:
+        while len(self._ahead) < self._depth():
             task = next(self._tasks, None)
             if task is None:
                 return
