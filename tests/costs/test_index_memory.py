@@ -71,6 +71,13 @@ def test_a_stats_predicate(million: Path) -> None:
     assert found.mb < 50
 
 
+def test_a_stats_predicate_that_leaves_half(million: Path) -> None:
+    found = peak_of(million, predicate="m0 >= 50")
+    assert found.tier == "index"
+    assert FILES / 3 < found.files < FILES / 1.5
+    assert found.mb < 50
+
+
 def test_a_hundred_thousand_removed_files(masked: Path) -> None:
     found = peak_of(masked)
     assert (found.tier, found.files, found.mask_size) == ("index", FILES - 100_000, 100_000)
