@@ -14,22 +14,26 @@ from delta_sidecar import DeltaTable
 from delta_sidecar.log.actions import Add
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.schema import StructType
+from delta_sidecar.scan import adds as adds_module
 from delta_sidecar.scan.adds import AddPruner
 from delta_sidecar.scan.bucket import with_bucket_ranges
 from delta_sidecar.scan.files import FilePruner
 from delta_sidecar.scan.predicate import bind_predicate
+from delta_sidecar.scan.prune import may_match
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
 from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
 from delta_sidecar.values.stats_json import LeafDecoder
-from tests.scan.predicate_tables import field, struct
+from tests.scan.bounds_tables import field
 
 HOURS = ["2026021021", "2026021022", "2026021023"]
-SCHEMA: StructType = struct(
-    field("ts", "timestamp"),
-    field("x", "long"),
-    field("n", "integer"),
-    field("hour", "string", **{GENERATION_EXPRESSION: bucket_expression("ts", "hour")}),
+SCHEMA = StructType(
+    (
+        field("ts", "timestamp"),
+        field("x", "long"),
+        field("n", "integer"),
+        field("hour", "string", {GENERATION_EXPRESSION: bucket_expression("ts", "hour")}),
+    )
 )
 PARTITIONED_BY = ["hour", "n"]
 MOMENTS = [f"2026-02-10T{hour}:{minute}:00Z" for hour in (21, 22, 23) for minute in ("00", "30")]
@@ -88,9 +92,20 @@ def test_adds_and_rows_are_pruned_alike(text: str, batches: list[list[Add]]) -> 
             assert [str(row) for row, keep in enumerate(adds.passing(bare)) if keep] == kept
 
 
+def test_many_partition_values_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    predicate = bind_predicate("n >= 500 AND x = 1", SCHEMA, PARTITIONED_BY)
+    adds = AddPruner(FilePruner(predicate, "UTC"))
+    asked: list[int] = []
+    monkeypatch.setattr(adds_module, "may_match", lambda *given: asked.append(given[2]) or may_match(*given))
+    monkeypatch.setattr(adds_module, "_MOST_VERDICTS", 100)
+    many = [Add(f"f{n}", 1, 1, {"n": str(n % 1000), "hour": None}) for n in range(5_000)]
+    assert adds.passing(many).tolist() == [n % 1000 >= 500 for n in range(5_000)]
+    assert asked == [1_000, 2_500], "by partition, then by stats"
+
+
 def test_without_a_predicate_all_pass() -> None:
     adds = AddPruner(FilePruner(None, "UTC"))
-    assert adds.passing([Add("a"), Add("b")]) == [True, True]
+    assert adds.passing([Add("a"), Add("b")]).tolist() == [True, True]
     assert not adds.may_do_without_stats
 
 

@@ -6,9 +6,8 @@ distinct one. Where these decide, the stats of a file are not looked at, nor eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,10 +19,13 @@ from delta_sidecar.log.actions import Add, BareAdd
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.scan.bounds import FileBounds
 from delta_sidecar.scan.expression import Expression, Or, columns_of
-from delta_sidecar.scan.files import FilePruner, joined
+from delta_sidecar.scan.files import FilePruner, is_on_partition, joined
 from delta_sidecar.scan.prune import may_match
 
 PartitionValues: TypeAlias = tuple[tuple[str, str | None], ...]
+
+_MOST_VERDICTS = 10_000
+"""Partition values that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,58 +53,63 @@ class AddPruner:
 
     def stats_matter(self, adds: Sequence[Add | BareAdd]) -> bool:
         """Whether the stats of any add decide if it may match."""
-        return any(verdict.stats_matter for verdict in self._of(adds))
+        return any(verdict.stats_matter for verdict in self._verdicts_on(adds)[0])
 
-    def passing(self, adds: Sequence[Add | BareAdd]) -> Sequence[bool]:
+    def passing(self, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
         """Which adds may match."""
         if self._by_partition is None and self._by_stats is None:
-            return [True] * len(adds)
-        verdicts = list(self._of(adds))
-        flags = [verdict.may_match for verdict in verdicts]
-        if self._by_stats is None or not any(verdict.stats_matter for verdict in verdicts):
+            return np.ones(len(adds), np.bool_)
+        verdicts, numbers = self._verdicts_on(adds)
+        flags = np.array([verdict.may_match for verdict in verdicts], np.bool_)[numbers]
+        if self._by_stats is None:
             return flags
-        undecided = [row for row, verdict in enumerate(verdicts) if verdict.stats_matter]
-        by_stats = self._may_by_stats(self._by_stats, [adds[row] for row in undecided])
-        for row in compress(undecided, ~by_stats):
-            flags[row] = False
+        undecided = np.flatnonzero(np.array([verdict.stats_matter for verdict in verdicts], np.bool_)[numbers])
+        if len(undecided):
+            flags[undecided] = self._may_by_stats(self._by_stats, [adds[row] for row in undecided.tolist()])
         return flags
 
-    def _of(self, adds: Sequence[Add | BareAdd]) -> Iterator[_Verdict]:
-        """The verdict on each add: neighbours mostly have the same values."""
+    def _verdicts_on(self, adds: Sequence[Add | BareAdd]) -> tuple[list[_Verdict], NDArray[np.intp]]:
+        """A verdict on each distinct partition value, and which of them each add has."""
+        found: dict[PartitionValues, tuple[int, Add | BareAdd]] = {}
+        numbers: list[int] = []
         last: Any = self
-        verdict = _Verdict(True, True)
+        number = 0
         for add in adds:
+            # Neighbours mostly have the same values.
             if add.partitionValues != last:
                 last = add.partitionValues
-                verdict = self._verdict(add)
-            yield verdict
+                number, _ = found.setdefault(tuple((last or {}).items()), (len(found), add))
+            numbers.append(number)
+        self._learn([add for values, (_, add) in found.items() if values not in self._verdicts])
+        verdicts = [self._verdicts[values] for values in found]
+        if len(self._verdicts) > _MOST_VERDICTS:
+            self._verdicts.clear()
+        return verdicts, np.array(numbers, np.intp)
 
-    def _verdict(self, add: Add | BareAdd) -> _Verdict:
-        values = tuple((add.partitionValues or {}).items())
-        found = self._verdicts.get(values)
-        if found is None:
-            rows = add_rows([add], ["partition_values"])
-            passes = self._by_partition is None or self._may(self._by_partition, rows)
-            kept = self._by_stats is None or (self._kept_anyway is not None and self._may(self._kept_anyway, rows))
-            found = self._verdicts[values] = _Verdict(passes, passes and not kept)
-        return found
+    def _learn(self, adds: Sequence[Add | BareAdd]) -> None:
+        """The verdicts on partition values, each of which one add has."""
+        if not adds:
+            return
+        rows = add_rows(adds, ["partition_values"])
+        everything, nothing = np.ones(len(adds), np.bool_), np.zeros(len(adds), np.bool_)
+        passes = everything if self._by_partition is None else self._may(self._by_partition, rows)
+        kept = everything if self._by_stats is None else nothing
+        if self._kept_anyway is not None:
+            kept = self._may(self._kept_anyway, rows)
+        for add, may, matter in zip(adds, passes.tolist(), (passes & ~kept).tolist(), strict=True):
+            self._verdicts[tuple((add.partitionValues or {}).items())] = _Verdict(may, matter)
 
-    def _may(self, condition: Expression, rows: pa.RecordBatch) -> bool:
-        bounds = FileBounds(rows, list(columns_of(condition)), self._timezone)
-        return bool(may_match(condition, bounds, 1).true_count)
+    def _may(
+        self, condition: Expression, rows: pa.RecordBatch, texts: Sequence[str | None] | None = None
+    ) -> NDArray[np.bool_]:
+        bounds = FileBounds(rows, list(columns_of(condition)), self._timezone, texts=texts)
+        return arrays.to_numpy_bool(may_match(condition, bounds, rows.num_rows))
 
     def _may_by_stats(self, condition: Expression, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
-        rows = add_rows(adds, ["partition_values"])
-        texts = [add.stats for add in adds]
-        bounds = FileBounds(rows, list(columns_of(condition)), self._timezone, texts=texts)
-        return arrays.to_numpy_bool(may_match(condition, bounds, len(adds)))
+        return self._may(condition, add_rows(adds, ["partition_values"]), [add.stats for add in adds])
 
 
 def _kept_by_partition(terms: Sequence[Expression]) -> Expression | None:
     """A condition on partition values alone under which all terms may be true, whatever else; None without one."""
-    either = [[t for t in term.terms if _is_on_partition(t)] if isinstance(term, Or) else [] for term in terms]
+    either = [[t for t in term.terms if is_on_partition(t)] if isinstance(term, Or) else [] for term in terms]
     return joined([Or(tuple(some)) for some in either]) if all(either) else None
-
-
-def _is_on_partition(term: Expression) -> bool:
-    return all(column.is_partition for column in columns_of(term))

@@ -37,7 +37,7 @@ class FilePruner:
     def __init__(self, predicate: Expression | None, partition_timezone: str) -> None:
         self.timezone = partition_timezone
         terms = self._terms = [] if predicate is None else conjuncts(predicate)
-        on_partition = [t for t in terms if all(c.is_partition for c in columns_of(t))]
+        on_partition = [t for t in terms if is_on_partition(t)]
         self.stats_terms = [t for t in terms if t not in on_partition]
         self.by_partition = joined(on_partition) if on_partition else None
         """The conditions that need no stats; None if there are none, as of `by_stats`."""
@@ -62,6 +62,11 @@ class FilePruner:
     def _may_match(self, condition: Expression, rows: pa.RecordBatch) -> pa.BooleanArray:
         bounds = FileBounds(rows, list(columns_of(condition)), self.timezone)
         return may_match(condition, bounds, rows.num_rows)
+
+
+def is_on_partition(term: Expression) -> bool:
+    """Whether partition values alone decide a term."""
+    return all(column.is_partition for column in columns_of(term))
 
 
 def joined(terms: Sequence[Expression]) -> Expression:

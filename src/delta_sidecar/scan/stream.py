@@ -298,7 +298,7 @@ class FileScan:
     def _pruned_adds(self, held: list[tuple[str, Adds]]) -> Listed:
         """Adds of some commits that may match, as rows."""
         adds = [add for _, some in held for add in some]
-        keep = iter(self._adds.passing(adds))
+        keep = iter(self._adds.passing(adds).tolist())
         kept: list[tuple[str, Any]] = [(path, list(compress(some, keep))) for path, some in held]
         return Listed(rows_of(kept, self._settled_source.names), len(adds))
 
