@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,8 @@ from delta_sidecar.index.parts import file_entry
 from delta_sidecar.index.seals import chunk_ranges, footer_length
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.local import LocalStore
+from delta_sidecar.storage.store import Buffer, ByteRange, Store
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
@@ -85,6 +86,24 @@ def test_what_is_here_is_not_asked_for_again(part: Part) -> None:
     for groups in ([1], [1], [0, 1], [0]):
         assert file.read(groups, [0, 1]).num_rows == GROUP * len(groups)
     assert [request.verb for request in counting.requests] == ["range", "range", "range"]
+
+
+def test_threads_that_want_more_and_less_of_a_row_group(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ask before either has its answer; whichever comes last, nothing that came is lost."""
+    store, directory, entry = part
+    file = fetch_core(store, directory, entry, by_ranges=True)
+    whole = LocalStore.get_ranges
+    columns = range(file.metadata.num_columns)
+
+    def in_between(self: LocalStore, path: str, ranges: Sequence[ByteRange]) -> list[Buffer]:
+        monkeypatch.setattr(LocalStore, "get_ranges", whole)
+        answers = whole(self, path, ranges)
+        assert file.read([1], columns).num_rows == GROUP
+        return answers
+
+    monkeypatch.setattr(LocalStore, "get_ranges", in_between)
+    assert file.read([1], columns[:1]).num_rows == GROUP
+    assert file.read([1], columns).column("path").to_pylist() == [path_of(n) for n in (3, 4, 5)]
 
 
 def test_no_byte_of_what_is_read_may_change(part: Part, tmp_path: Path) -> None:

@@ -151,9 +151,10 @@ class RangedPartFile(PartFile):
         ranges = coalesce([self._chunks[at][0] for at in missing], gap=0)
         with _as_broken(self._path):
             answers = self._store.get_ranges(self._path, ranges)
-        found = {r.start: data for r, data in zip(ranges, answers, strict=True)}
-        _check_chunks(_Chunks(found, self._size), [self._chunks[at] for at in missing], self._path)
-        self._held |= found
+        file = _Chunks({r.start: data for r, data in zip(ranges, answers, strict=True)}, self._size)
+        # Chunk by chunk: what another thread fetches meanwhile may begin at the same place and be shorter or longer.
+        chunks = [self._chunks[at] for at in missing]
+        self._held |= {wanted.start: _checked(file, wanted, checksum, self._path) for wanted, checksum in chunks}
         self._fetched.update(missing)
 
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
@@ -214,12 +215,14 @@ def _as_broken(path: str) -> Iterator[None]:
         ) from None
 
 
-def _check_chunks(file: _Chunks, chunks: Sequence[tuple[ByteRange, int]], path: str) -> None:
-    for wanted, checksum in chunks:
+def _checked(file: _Chunks, wanted: ByteRange, checksum: int, path: str) -> memoryview:
+    """A chunk that is as it was written."""
+    with guarded(path):
         file.seek(wanted.start)
-        with guarded(path):
-            if zlib.crc32(file.read(wanted.length)) != checksum:
-                raise ValueError("the checksum of a column does not agree")
+        chunk = file.read(wanted.length)
+        if zlib.crc32(chunk) != checksum:
+            raise ValueError("the checksum of a column does not agree")
+        return chunk
 
 
 class _Chunks:
