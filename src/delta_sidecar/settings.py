@@ -21,7 +21,7 @@ class Settings:
     commit_parallelism: int = 10
     """Commits fetched at once (`delta.commit.parallelism`)."""
     row_groups_per_batch: int = 4
-    """Row groups of an index decoded ahead of the consumer, at most."""
+    """Row groups of an index decoded ahead of the consumer, at most; twice as many where stats leave few of each."""
     strategy: str = "auto"
     """`auto`, `reverse` or `forward`."""
     batch_size: int = 17_000

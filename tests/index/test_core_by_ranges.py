@@ -152,3 +152,29 @@ def test_damage_in_one_row_group(part: Part, tmp_path: Path, broken: int) -> Non
         found, tier = listed(tmp_path, predicate)
         assert sorted(found) == [path_of(n) for n in range(FILES)]
         assert tier == "log"
+
+
+def test_a_core_that_goes_while_its_row_groups_are_read(tmp_path: Path) -> None:
+    """More parts than the cache takes: what was read of a part is still here, and tells which files are out."""
+    log = LogBuilder(tmp_path).metadata({"p": "string", "x": "long"}, partition_by=["p"])
+    log.commit(*(add(f"p={n // 12}/f{n:02}", partition={"p": str(n // 12)}) for n in range(96)))
+    with small_parts(single=0, rows=12):
+        build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=12))
+    found: list[str] = []
+    with DeltaTable(str(tmp_path)).scan_files(limit=20) as scan:
+        for batch in scan:
+            if not found:
+                for core in tmp_path.rglob("*.core.parquet"):
+                    core.unlink()
+            found += batch["path"].to_pylist()
+    assert len(found) == len(set(found)) == 20
+    assert scan.metrics.tier == "log"
+
+
+def test_whoever_reads_from_a_cached_core_is_charged(part: Part, tmp_path: Path) -> None:
+    costs = []
+    for group in range(4):
+        with DeltaTable(str(tmp_path)).scan_files(predicate=f"p = '{group}'") as scan:
+            assert sum(batch.num_rows for batch in scan) == GROUP
+            costs.append(scan)
+    assert [scan.metrics.requests for scan in costs] == [2, 1, 1, 1]

@@ -94,7 +94,7 @@ def test_a_bad_line_is_named(bad: bytes) -> None:
 
 
 def test_lines_are_cut_at_line_ends_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_BLOCK", 16)
+    monkeypatch.setattr(module, "BLOCK", 16)
     lines = [b"x" * n + b"\n" for n in (1, 40, 0, 15, 16, 17)] + [b"last"]
     text = b"".join(lines)
     for size in (1, 7, 16, 1000):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delta_sidecar import DeltaTable
+from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.log import snapshot
+from delta_sidecar.log.lines import BLOCK
 from delta_sidecar.log.snapshot import _may_hold_state
+from delta_sidecar.testing import LogBuilder, add
 
 
 @pytest.fixture(params=[0, 200_000], ids=["large", "small"], autouse=True, scope="module")
@@ -41,3 +46,15 @@ def test_lines_of_files_are_passed_over(lines: list[bytes], ends: bool) -> None:
 @pytest.mark.parametrize("block", [b"{}", b"x" * 7, b'{"add":{}}\n\n{"protocol":{}}\n'])
 def test_what_cannot_be_told_is_looked_at(block: bytes) -> None:
     assert _may_hold_state(block)
+
+
+def test_a_broken_line_far_into_a_commit_is_named(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    log.commit(*(add(f"f{n:05}" + "y" * 200) for n in range(3_000)))
+    file = log.log / f"{0:020}.json"
+    lines = file.read_bytes().split(b"\n")
+    assert sum(map(len, lines)) > 3 * BLOCK
+    lines[2_500] = b'{"protocol":"x"}'
+    file.write_bytes(b"\n".join(lines))
+    with pytest.raises(CorruptLogError, match="line 2501: not a Delta action"):
+        DeltaTable(str(tmp_path))

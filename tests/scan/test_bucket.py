@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.log.schema import StructType
-from delta_sidecar.scan.bucket import bucket_ranges, with_bucket_ranges
+from delta_sidecar.scan.bucket import with_bucket_ranges
 from delta_sidecar.scan.expression import And, Expression
 from delta_sidecar.scan.predicate import bind_predicate
 from delta_sidecar.values.bucket import (
@@ -56,7 +56,17 @@ def older_table(granularity: Granularity = "hour") -> StructType:
 def derived(text: str, schema: StructType, enabled: bool = True) -> Expression | None:
     expression = bind_predicate(text, schema, ["bucket"])
     assert expression is not None
-    return bucket_ranges(expression, schema, ["bucket"], enabled)
+    return said_of_buckets(expression, schema, ["bucket"], enabled)
+
+
+def said_of_buckets(
+    expression: Expression, schema: StructType, partition_columns: list[str], enabled: bool = True
+) -> Expression | None:
+    whole = with_bucket_ranges(expression, schema, partition_columns, enabled)
+    if whole == expression:
+        return None
+    assert isinstance(whole, And)
+    return whole.terms[-1]
 
 
 def micros(moment: datetime) -> int:
@@ -359,7 +369,7 @@ def test_no_matching_row_is_lost_whatever_the_writers_zone(text: str, extra: lis
     zone = timezone(timedelta(minutes=minutes))
     expression = bind_predicate(text, OTHERS, [])
     assert expression is not None
-    condition = bucket_ranges(expression, OTHERS, [], True)
+    condition = said_of_buckets(expression, OTHERS, [])
     for moment in near(text, extra):
         row: Row = dict.fromkeys(OTHERS.names) | {"x": 1}
         if moment is not None:

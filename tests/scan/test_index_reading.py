@@ -20,6 +20,7 @@ from delta_sidecar.storage.retrying import RetryingStore
 from delta_sidecar.testing.actions import AddFile, add, column, metadata, protocol, remove
 from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, SlowStore
 from delta_sidecar.testing.table_builder import LogBuilder
+from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
 from tests.fuzz.tables import HEAD, QUERIES, Made, check_listings, make_table
 from tests.index.models import small_parts
 
@@ -165,6 +166,36 @@ def test_partition_timestamps_in_another_zone(tmp_path: Path, zone: str) -> None
     assert len(found_by(log, "h >= TIMESTAMP '2026-01-01T20:00:00Z'", **option)) == {
         "UTC": 4, "America/Los_Angeles": 12, "Asia/Kolkata": 0,
     }[zone]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("predicate", "files"),
+    [
+        ("seen >= '2026-02-10T22:50:00Z'", 10),
+        ("seen < '2026-02-10T22:05:00Z'", 5),
+        ("seen >= '2026-02-10T22:00:00Z'", 60),
+        ("ts >= '2026-02-10T22:50:00Z'", 10),
+        ("h = '2026021021' OR x > 55", 4),
+    ],
+)
+def test_conditions_on_partition_values_and_stats_at_once(tmp_path: Path, predicate: str, files: int) -> None:
+    """A time column that is not the index's own has its bounds in the stats file, and its bucket in the core."""
+    columns = [column("ts", "timestamp"), column("seen", "timestamp"), column("x", "long")]
+    for name, time in (("h", "ts"), ("sh", "seen")):
+        generated = {GENERATION_EXPRESSION: bucket_expression(time, "hour")}
+        columns.append(column(name, "string", metadata=generated))
+    log = LogBuilder(tmp_path).protocol(reader=1, writer=4).metadata(columns, partition_by=["h", "sh"])
+    for minute in range(60):
+        at = f"2026-02-10T22:{minute:02}:00.000Z"
+        values = {"ts": at, "seen": at, "x": minute}
+        stats = {"numRecords": 1, "minValues": values, "maxValues": values, "nullCount": dict.fromkeys(values, 0)}
+        log.commit(add(f"f{minute:02}", partition={"h": "2026021022", "sh": "2026021022"}, stats=stats))
+    with small_parts(single=0, rows=60):
+        build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=60, time_column="ts"))
+    for enabled in (True, False):
+        with DeltaTable(str(tmp_path), options={"delta.sidecar.enabled": enabled}).scan_files(predicate) as scan:
+            assert sum(batch.num_rows for batch in scan) == files
+            assert scan.metrics.tier == ("index" if enabled else "log")
 
 
 def test_a_protocol_raised_since(tmp_path: Path) -> None:

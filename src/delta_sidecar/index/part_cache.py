@@ -16,4 +16,4 @@ def fetch_core_cached(store: Store, directory: str, part: PartEntry, keep: bool,
         found = fetch_core(store, directory, part, by_ranges)
         if keep:
             shared_cache.put(key, found, part.core.size)
-    return found
+    return found.through(store)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from functools import cached_property
 from typing import Any, Final
 
@@ -54,6 +55,10 @@ class PartFile:
         """A whole file that has been checked."""
         buffer = pa.py_buffer(data)
         return cls(lambda: pa.BufferReader(buffer), name)
+
+    def through(self, store: Store) -> PartFile:
+        """The same file for readers of another store of the same table: what must still come, comes through that."""
+        return self
 
     @cached_property
     def group_rows(self) -> list[int]:
@@ -126,21 +131,24 @@ def _leaf_paths(field: pa.Field, above: Path) -> Iterator[Path]:
 class RangedPartFile(PartFile):
     """A file of a part of which chunks come when they are asked for, each checked by itself."""
 
-    def __init__(self, store: Store, path: str, entry: FileEntry, end: Buffer, metadata: pq.FileMetaData) -> None:
-        """`end` holds the footer and, before it, the checksums of all chunks."""
+    def __init__(
+        self, store: Store, path: str, size: int, end: Buffer, metadata: pq.FileMetaData, checksums: Sequence[int]
+    ) -> None:
+        """`end` holds the footer; the checksums are those of all chunks."""
         self._store = store
-        self._path = path
-        self._size = entry.size
-        checksums = chunk_checksums(end, metadata)
-        if checksums is None:
-            raise ValueError(f"{path} has no checksums of its columns")
+        self._size = size
         with guarded(path):
             self._chunks = list(zip(chunk_ranges(metadata), checksums, strict=True))
-        self._held: dict[int, Buffer] = {entry.size - len(end): end}
+        held: dict[int, Buffer] = {size - len(end): end}
+        self._held = held
         self._fetched: set[int] = set()
-        held, size = self._held, self._size
         # Without the metadata Arrow would ask for the last 64 KB of the file, which are not here.
         super().__init__(lambda: pa.PythonFile(_Chunks(held, size), mode="r"), path, metadata)
+
+    def through(self, store: Store) -> PartFile:
+        other = copy(self)
+        other._store = store
+        return other
 
     def fetch(self, groups: Sequence[int], positions: Sequence[int]) -> None:
         """Get the chunks of some leaves of some row groups that are not here yet."""
@@ -149,12 +157,12 @@ class RangedPartFile(PartFile):
         if not missing:
             return
         ranges = coalesce([self._chunks[at][0] for at in missing], gap=0)
-        with _as_broken(self._path):
-            answers = self._store.get_ranges(self._path, ranges)
+        with _as_broken(self._name):
+            answers = self._store.get_ranges(self._name, ranges)
         file = _Chunks({r.start: data for r, data in zip(ranges, answers, strict=True)}, self._size)
         # Chunk by chunk: what another thread fetches meanwhile may begin at the same place and be shorter or longer.
         chunks = [self._chunks[at] for at in missing]
-        self._held |= {wanted.start: _checked(file, wanted, checksum, self._path) for wanted, checksum in chunks}
+        self._held |= {wanted.start: _checked(file, wanted, checksum, self._name) for wanted, checksum in chunks}
         self._fetched.update(missing)
 
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
@@ -201,7 +209,8 @@ def _fetch_end(store: Store, path: str, entry: FileEntry) -> RangedPartFile | No
         raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
     with guarded(path):
         metadata = pq.read_metadata(pa.BufferReader(end))
-    return None if chunk_checksums(end, metadata) is None else RangedPartFile(store, path, entry, end, metadata)
+    checksums = chunk_checksums(end, metadata)
+    return None if checksums is None else RangedPartFile(store, path, entry.size, end, metadata, checksums)
 
 
 @contextmanager

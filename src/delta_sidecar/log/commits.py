@@ -19,14 +19,12 @@ from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine
 from delta_sidecar.log.files import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
-from delta_sidecar.log.lines import decode_lines, whole_lines
+from delta_sidecar.log.lines import BLOCK, decode_lines, whole_lines
 from delta_sidecar.log.mask import Mask
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
-_BLOCK = 256 << 10
-"""Bytes of commit text parsed at a time."""
 HELD_LIMIT = 4 << 20
 """A commit larger than this is streamed, never held."""
 
@@ -111,7 +109,7 @@ class CommitBytes:
     def blocks(self, meta: ObjectMeta) -> Iterator[bytes]:
         """The commit's text in blocks of whole lines."""
         if meta.size > HELD_LIMIT:
-            yield from whole_lines(self._store.get_stream(meta.path, _BLOCK))
+            yield from whole_lines(self._store.get_stream(meta.path, BLOCK))
         else:
             yield from whole_lines([self._get(meta)])
 
@@ -136,18 +134,25 @@ def file_actions(
 ) -> Iterator[CommitBatch[Adds]]:
     """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need, but no
     stats where these do not matter to any add of a block."""
-    but_stats = set(columns) - {"stats"} if stats_matter else set(columns)
+    wanted = set(columns) if stats_matter is None else set(columns) - {"stats"}
+    line_type: type[Any] = BareFileLine if wanted <= _BARE_COLUMNS else FileLine
 
     def fuller(lines: list[Any]) -> type[FileLine] | None:
-        assert stats_matter is not None
-        return FileLine if stats_matter([line.add for line in lines if line.add is not None]) else None
+        return FileLine if stats_matter is not None and stats_matter(_adds_of(lines)) else None
 
-    line_type: type[Any] = BareFileLine if but_stats <= _BARE_COLUMNS else FileLine
-    for lines in decode_lines(blocks, line_type, path, fuller if line_type is BareFileLine and stats_matter else None):
-        adds: Any = [line.add for line in lines if line.add is not None]
+    for lines in decode_lines(blocks, line_type, path, fuller=fuller if line_type is BareFileLine else _as_it_is):
+        adds: Any = _adds_of(lines)
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
             yield CommitBatch(adds, maker.key_list(adds), maker.key_array(removes))
+
+
+def _adds_of(lines: list[Any]) -> list[Any]:
+    return [line.add for line in lines if line.add is not None]
+
+
+def _as_it_is(lines: list[Any]) -> None:
+    """No other type."""
 
 
 def file_batches(

@@ -17,7 +17,7 @@ from delta_sidecar.storage.store import Buffer
 
 T = TypeVar("T")
 
-_BLOCK = 256 << 10
+BLOCK = 256 << 10
 """Bytes of text parsed at a time."""
 _NEWLINE = ord("\n")
 _TEXT_MAPS = ("partitionValues", "tags", "configuration")
@@ -40,11 +40,11 @@ def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
 
 def _pieces(chunk: Buffer) -> Iterator[bytes]:
     """A chunk in pieces; one that is small enough is not copied."""
-    if len(chunk) <= _BLOCK and isinstance(chunk, bytes):
+    if len(chunk) <= BLOCK and isinstance(chunk, bytes):
         yield chunk
         return
     view = memoryview(chunk)
-    yield from (bytes(view[start : start + _BLOCK]) for start in range(0, len(view), _BLOCK))
+    yield from (bytes(view[start : start + BLOCK]) for start in range(0, len(view), BLOCK))
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
@@ -58,9 +58,13 @@ def decoder_of(line_type: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decode_lines(
-    blocks: Iterable[bytes], line_type: type[T], path: str, fuller: Callable[[list[T]], type[T] | None] | None = None
+    blocks: Iterable[bytes],
+    line_type: type[T],
+    path: str,
+    is_wanted: Callable[[bytes], bool] = lambda block: True,
+    fuller: Callable[[list[T]], type[T] | None] = lambda lines: None,
 ) -> Iterator[list[T]]:
-    """Each block's lines as structs; a line that is no action is an error that names it.
+    """Each wanted block's lines as structs; a line that is no action is an error that names it.
 
     Where `fuller` gives another type for what was found, the block is decoded once more as that.
     """
@@ -68,8 +72,10 @@ def decode_lines(
     for block in blocks:
         # Counted when another block comes: most commits are one.
         before, last = before + _line_ends(last), block
+        if not is_wanted(block):
+            continue
         lines = _decoded(block, line_type, path, before)
-        other = None if fuller is None else fuller(lines)
+        other = fuller(lines)
         yield lines if other is None else _decoded(block, other, path, before)
 
 

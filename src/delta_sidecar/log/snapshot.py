@@ -274,7 +274,7 @@ class _StateFinder:
         blocks = self._found.commits.blocks(commit.file)
         protocol: Protocol | None = None
         metadata: Metadata | None = None
-        for lines in decode_lines(filter(_may_hold_state, blocks), StateLine, commit.file.path):
+        for lines in decode_lines(blocks, StateLine, commit.file.path, _may_hold_state):
             for line in lines:
                 protocol = line.protocol or protocol
                 metadata = line.metaData or metadata

@@ -56,26 +56,16 @@ Spark formats a date by way of its local midnight: sessions in those zones write
 the older form of our expression."""
 
 
-def bucket_ranges(
-    expression: Expression,
-    schema: StructType,
-    partition_columns: Sequence[str],
-    generated_columns: bool,
-) -> Expression | None:
-    """What a predicate on time columns says about the columns generated from them; None if nothing.
-
-    `generated_columns`: whether the table's protocol supports them; only then the expressions are kept.
-    """
-    return _derive_all(expression, _buckets_of(expression, schema, partition_columns)) if generated_columns else None
-
-
 def with_bucket_ranges(
     expression: Expression,
     schema: StructType,
     partition_columns: Sequence[str],
     generated_columns: bool,
 ) -> Expression:
-    """The predicate and what it says about generated buckets: for pruning files, not for filtering rows."""
+    """The predicate and, as its last term, what it says about generated buckets: for pruning files, not for rows.
+
+    `generated_columns`: whether the table's protocol supports them; only then the expressions are kept.
+    """
     buckets = _buckets_of(expression, schema, partition_columns) if generated_columns else []
     derived = _derive_all(expression, buckets)
     if derived is None:

@@ -42,6 +42,8 @@ class FilePruner:
         self.by_partition = joined(on_partition) if on_partition else None
         """The conditions that need no stats; None if there are none, as of `by_stats`."""
         self.by_stats = joined(self.stats_terms) if self.stats_terms else None
+        self.mixes_partition_and_stats = any(c.is_partition for t in self.stats_terms for c in columns_of(t))
+        """Whether a condition is on both: then neither alone decides it."""
         self.stats_columns: list[Column] = [] if predicate is None else needed_stats(predicate)
         self.needs_partition_values = any(c.is_partition for t in terms for c in columns_of(t))
 

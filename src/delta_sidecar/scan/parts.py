@@ -7,12 +7,12 @@ may match, the core is never fetched.
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -49,7 +49,7 @@ _FEW_PARTS = 4
 """A scan of so few parts may be asked again: their cores go into the cache."""
 _FEW_ROWS = 3 * ROW_GROUP_ROWS
 """So few rows are decoded before a thread has begun."""
-_FEW = 4
+_FEW_KEPT = 4
 """One row in so many is few."""
 _CELLS = 1 << 21
 """Values of stats decoded at a time where all of them are wanted."""
@@ -66,9 +66,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Some rows of a part."""
+    """Some rows of a row group of a part."""
 
     part: PartEntry
+    group: int
     start: int
     count: int
 
@@ -119,6 +120,8 @@ class PartScan:
     _stats: Ahead[PartEntry, PartFile] | None = None
     _cores: Ahead[_Chosen, PartFile] | None = None
     _stopped: bool = False
+    _read: deque[tuple[str, PartFile]] = field(default_factory=lambda: deque(maxlen=_FEW_PARTS))
+    """Cores that came by ranges, the last few: what was read of them is here."""
     _few_are_kept: bool = False
     """Whether the stats leave few rows of the part that is read."""
 
@@ -157,12 +160,11 @@ class PartScan:
     def keys_handed_out(self) -> Iterator[pa.RecordBatch]:
         """`path` and `deletion_vector` of every row that was handed out, read once more."""
         for part, spans in groupby(self._handed_out, key=attrgetter("part")):
-            # By the cache first: a part that came from there may be gone from the store.
-            core = fetch_core_cached(self.store, self.base.directory, part, False, self._by_ranges)
-            starts = [0, *accumulate(core.group_rows)]
-            for group, some in groupby(spans, key=partial(_group_of, starts)):
+            # Those that are here first: a part that was read may be gone from the store.
+            core = dict(self._read).get(part.id) or self._core(part, keep=False)
+            for group, some in groupby(spans, key=attrgetter("group")):
                 keys = part_keys(core, [group])
-                yield from (keys.slice(span.start - starts[group], span.count) for span in some)
+                yield from (keys.slice(span.start, span.count) for span in some)
 
     def close(self) -> None:
         """Send for nothing more."""
@@ -197,9 +199,13 @@ class PartScan:
         return begin(self.store, fetch_stats, self.store, self.base.directory, part, paths, lambda: not self._stopped)
 
     def _send_for_core(self, chosen: _Chosen) -> Future[PartFile]:
-        keep = len(self._parts) <= _FEW_PARTS
-        place = self.store, self.base.directory
-        return begin(self.store, fetch_core_cached, *place, chosen.part, keep, self._by_ranges)
+        return begin(self.store, self._core, chosen.part, len(self._parts) <= _FEW_PARTS)
+
+    def _core(self, part: PartEntry, keep: bool) -> PartFile:
+        core = fetch_core_cached(self.store, self.base.directory, part, keep, self._by_ranges)
+        if self._by_ranges:
+            self._read.append((part.id, core))
+        return core
 
     @property
     def _by_ranges(self) -> bool:
@@ -223,7 +229,9 @@ class PartScan:
     def _is_settled(self, stats: pa.Table) -> bool:
         time = self.base.layout.time
         in_core = time is not None and time.path in self.columns.stats_paths
-        return not in_core and "stats" not in self.settled_columns.names and are_known(stats, self.columns.stats_paths)
+        if in_core or self.pruner.mixes_partition_and_stats or "stats" in self.settled_columns.names:
+            return False
+        return are_known(stats, self.columns.stats_paths)
 
     def _tasks(self) -> Iterator[Callable[[], tuple[_Span, Listed]]]:
         assert self._cores is not None
@@ -233,7 +241,7 @@ class PartScan:
             groups = self._groups(core, rows, chosen.keep)
             if not groups:
                 continue
-            self._few_are_kept = chosen.keep is not None and int(chosen.keep.sum()) * _FEW < len(chosen.keep)
+            self._few_are_kept = chosen.keep is not None and int(chosen.keep.sum()) * _FEW_KEPT < len(chosen.keep)
             self.counts.parts_read += 1
             self.counts.row_groups_read += len(groups)
             if self.columns.all_stats and chosen.part.stats is not None:
@@ -260,7 +268,7 @@ class PartScan:
     def _group(self, rows: PartRows, group: int, chosen: _Chosen) -> tuple[_Span, Listed]:
         core, span = rows.core(group), rows.span(group)
         stats = None if chosen.stats is None else chosen.stats.slice(span.start, span.stop - span.start)
-        handed_out = _Span(chosen.part, span.start, core.num_rows)
+        handed_out = _Span(chosen.part, group, 0, core.num_rows)
         if chosen.keep is not None and not (keep := chosen.keep[span]).all():
             core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
         found = self._live(rows, core, stats, rows.path_range(group), chosen.is_settled)
@@ -295,7 +303,7 @@ class PartScan:
             for at in range(0, count, step):
                 beside = stats.take(min(step, count - at))
                 if core is not None:
-                    span = _Span(part, rows.span(group).start + at, beside.num_rows)
+                    span = _Span(part, group, at, beside.num_rows)
                     yield partial(self._beside, span, rows, core.slice(at, step), beside)
 
     def _beside(self, span: _Span, rows: PartRows, core: pa.RecordBatch, stats: pa.Table) -> tuple[_Span, Listed]:
@@ -318,11 +326,6 @@ class _Slices:
             size -= found[-1].num_rows
             self._held = self._held.slice(found[-1].num_rows)
         return pa.Table.from_batches(found).combine_chunks()
-
-
-def _group_of(starts: Sequence[int], span: _Span) -> int:
-    """The row group in which rows of a part stand."""
-    return bisect_right(starts, span.start) - 1
 
 
 def _stats_size(part: PartEntry) -> int:

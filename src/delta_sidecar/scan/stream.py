@@ -275,7 +275,7 @@ class FileScan:
         """The live adds of commits, newest first. Forward reads all of them before the first is emitted."""
         adds = self._walk(replay, commits)
         if self._metrics.strategy == "forward":
-            return map(self._pruned_adds, list(self._merged(adds, 0)))
+            return iter([self._pruned_adds(some) for some in self._merged(adds, 0)])
         if self._limit is not None:
             return map(self._pruned_adds, ([some] for some in adds))
         return map(self._pruned_adds, self._merged(adds, 1))
