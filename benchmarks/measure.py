@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -105,12 +106,24 @@ def resident() -> int:
 
 def measure(key: str, spec: Spec, repetitions: int = 3, timeout: float = 1800) -> Measurement:
     """Run a workload several times, each in a fresh process; a failure of any run is the result."""
-    runs: list[dict[str, Any]] = []
+    return measure_in_turn([(key, spec)], repetitions, timeout)[0]
+
+
+def measure_in_turn(
+    workloads: Sequence[tuple[str, Spec]], repetitions: int = 3, timeout: float = 1800
+) -> list[Measurement]:
+    """As `measure`, of several workloads, a run of each in turn: what slows the machine for a while slows them all."""
+    runs: list[list[dict[str, Any]]] = [[] for _ in workloads]
     for _ in range(repetitions):
-        found = _run_child(key, spec, timeout)
-        if "error" in found:
-            return Measurement(key, runs=runs, error=found["error"])
-        runs.append(found)
+        for (key, spec), found in zip(workloads, runs, strict=True):
+            if not found or "error" not in found[-1]:
+                found.append(_run_child(key, spec, timeout))
+    return [_measurement(key, found) for (key, _), found in zip(workloads, runs, strict=True)]
+
+
+def _measurement(key: str, runs: list[dict[str, Any]]) -> Measurement:
+    if "error" in runs[-1]:
+        return Measurement(key, runs=runs[:-1], error=runs[-1]["error"])
     return Measurement(
         key,
         seconds=_median(runs, "seconds"),

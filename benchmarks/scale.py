@@ -22,10 +22,10 @@ from rich.table import Table
 
 from benchmarks.goals import Judgement
 from benchmarks.index_tables import ensure_indexed, index_sizes
-from benchmarks.measure import Measurement
+from benchmarks.measure import Measurement, measure_in_turn
 from benchmarks.picture import time_text
 from benchmarks.report import RESULTS, environment, goals_table
-from benchmarks.runs import measured, read_once
+from benchmarks.runs import read_once
 from benchmarks.specs import IndexedSpec, table_dir, to_json
 
 KEYS = ("index.first_file", "index.last_hour", "index.last_hour_by_time")
@@ -65,7 +65,7 @@ class Size:
 def main(arguments: list[str] | None = None) -> int:
     """Make the tables, measure, judge, save; 1 if a goal was missed."""
     args = _parser().parse_args(arguments)
-    found = [_measured_size(files, args) for files in sorted(args.files)]
+    found = _measured_sizes(args)
     far = [extrapolated(found[-2], found[-1], BILLION)] if len(found) > 1 and found[-1].files < BILLION else []
     judgements = growth([*found, *far])
     console = Console(width=None if sys.stdout.isatty() else 160)
@@ -160,13 +160,20 @@ def _numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-def _measured_size(files: int, args: argparse.Namespace) -> Size:
-    spec = IndexedSpec(files, args.stat_columns, checkpoint=False)
-    PROGRESS.print(f"table of {files:,}: {table_dir(spec)}", markup=False)
-    read_once(ensure_indexed(spec, args.workers))
+def _measured_sizes(args: argparse.Namespace) -> list[Size]:
+    specs = [IndexedSpec(files, args.stat_columns, checkpoint=False) for files in sorted(args.files)]
+    for spec in specs:
+        PROGRESS.print(f"table of {spec.files:,}: {table_dir(spec)}", markup=False)
+        read_once(ensure_indexed(spec, args.workers))
+    PROGRESS.print(f"{args.repeat} runs of each of {', '.join(KEYS)} on each table, in turn", markup=False)
+    workloads = [(key, spec) for spec in specs for key in KEYS]
+    answers = iter(measure_in_turn(workloads, args.repeat, 600))
+    return [_size(spec, {key: _cost(next(answers)) for key in KEYS}) for spec in specs]
+
+
+def _size(spec: IndexedSpec, costs: dict[str, Cost]) -> Size:
     size = index_sizes(spec)
-    costs = {key: _cost(measured(key, spec, args.repeat, 600, PROGRESS)) for key in KEYS}
-    return Size(files, size.parts, size.manifest, size.core, size.whole, costs)
+    return Size(spec.files, size.parts, size.manifest, size.core, size.whole, costs)
 
 
 def _cost(found: Measurement) -> Cost:
