@@ -45,7 +45,7 @@ def new_build_id() -> str:
 
 def part_id(version: int, build: str) -> str:
     """A name that no other task, build or try has: parts of one build share its id."""
-    return f"v{version}-{build}-{uuid.uuid4().int % 10**12:012}"
+    return f"v{version}-{build}-{10**11 + uuid.uuid4().int % (9 * 10**11)}"
 
 
 def single_id(version: int) -> str:
