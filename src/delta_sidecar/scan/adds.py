@@ -99,14 +99,15 @@ class AddPruner:
         for add, may, matter in zip(adds, passes.tolist(), (passes & ~kept).tolist(), strict=True):
             self._verdicts[tuple((add.partitionValues or {}).items())] = _Verdict(may, matter)
 
-    def _may(
-        self, condition: Expression, rows: pa.RecordBatch, texts: Sequence[str | None] | None = None
-    ) -> NDArray[np.bool_]:
-        bounds = FileBounds(rows, list(columns_of(condition)), self._timezone, texts=texts)
+    def _may(self, condition: Expression, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        bounds = FileBounds(rows, list(columns_of(condition)), self._timezone)
         return arrays.to_numpy_bool(may_match(condition, bounds, rows.num_rows))
 
     def _may_by_stats(self, condition: Expression, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
-        return self._may(condition, add_rows(adds, ["partition_values"]), [add.stats for add in adds])
+        columns = list(columns_of(condition))
+        rows = add_rows(adds, ["partition_values"]) if any(column.is_partition for column in columns) else None
+        bounds = FileBounds(rows, columns, self._timezone, texts=[add.stats for add in adds])
+        return arrays.to_numpy_bool(may_match(condition, bounds, len(adds)))
 
 
 def _kept_by_partition(terms: Sequence[Expression]) -> Expression | None:

@@ -77,16 +77,17 @@ class FileBounds:
 
     def __init__(
         self,
-        batch: pa.RecordBatch,
+        batch: pa.RecordBatch | None,
         columns: Sequence[Column],
         partition_timezone: str = "UTC",
         widen: bool = True,
         texts: Sequence[str | None] | None = None,
     ) -> None:
         """Without `widen`, bounds are as written: to be shown, never to be compared with. `texts` are the stats, where
-        these are no column."""
+        these are no column; where nothing else is needed, there need be no batch."""
         self._batch = batch
         self._texts = texts
+        self._rows = len(texts if batch is None else batch)  # type: ignore[arg-type]
         self._widen = widen
         self._timezone = partition_timezone
         self._columns = tuple(dict.fromkeys(c for c in columns if not c.is_partition and is_prunable(c)))
@@ -126,7 +127,7 @@ class FileBounds:
         target = comparison_type(column.type)
         assert target is not None
         if not has_bounds(column.type):
-            return arrays.nulls(len(self._batch), target)
+            return arrays.nulls(self._rows, target)
         path = (_KEYS[side], *column.physical_path)
         found = self._coalesced(path, target, lambda values: to_bounds(values, column.type, side))
         return widened(found, column.fields[-1], side) if self._widen else found
@@ -138,11 +139,11 @@ class FileBounds:
         """The typed leaf where it is known, else the one of the text."""
         typed = self._typed.get(path)
         if self._json is None:
-            return typed if typed is not None else arrays.nulls(len(self._batch), target)
+            return typed if typed is not None else arrays.nulls(self._rows, target)
         rows, values = self._json
         texts = build(values[path])
         if rows is not None:
-            texts = pc.replace_with_mask(arrays.nulls(len(self._batch), target), rows, texts)
+            texts = pc.replace_with_mask(arrays.nulls(self._rows, target), rows, texts)
         return texts if typed is None else pc.coalesce(typed, texts)
 
     @cached_property
@@ -182,7 +183,7 @@ class FileBounds:
 
     def _complete(self) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
         """The rows where every leaf is typed and known; None if some leaf is typed nowhere."""
-        complete = np.ones(len(self._batch), dtype=np.bool_)
+        complete = np.ones(self._rows, dtype=np.bool_)
         for path in _leaves(self._columns):
             leaf = self._typed.get(path)
             if leaf is None:
@@ -191,8 +192,8 @@ class FileBounds:
         return complete
 
     def _column(self, name: str) -> pa.Array | None:
-        index = self._batch.schema.get_field_index(name)
-        return None if index < 0 else self._batch.column(index)
+        index = -1 if self._batch is None else self._batch.schema.get_field_index(name)
+        return None if self._batch is None or index < 0 else self._batch.column(index)
 
 
 @lru_cache(maxsize=32)
