@@ -22,6 +22,7 @@ from delta_sidecar.index.entries import FileEntry, PartEntry
 from delta_sidecar.index.layout import Path
 from delta_sidecar.index.parts import guarded, read_checked
 from delta_sidecar.index.seals import chunk_checksums, chunk_ranges, end_length, footer_crc32
+from delta_sidecar.storage.ranged_file import ReadOnlyFile
 from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
@@ -234,7 +235,7 @@ def _checked(file: _Chunks, wanted: ByteRange, checksum: int, path: str) -> memo
         return chunk
 
 
-class _Chunks:
+class _Chunks(ReadOnlyFile):
     """A file of which only some ranges are there."""
 
     def __init__(self, held: Mapping[int, Buffer], size: int) -> None:
@@ -259,18 +260,6 @@ class _Chunks:
                 self._at = end
                 return found
         raise OSError(f"bytes {self._at} to {end} were not fetched")
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        return None
 
     def close(self) -> None:
         self.closed = True

@@ -138,9 +138,10 @@ def file_actions(
     line_type: type[Any] = BareFileLine if wanted <= _BARE_COLUMNS else FileLine
 
     def fuller(lines: list[Any]) -> type[FileLine] | None:
-        return FileLine if stats_matter is not None and stats_matter(_adds_of(lines)) else None
+        is_bare = line_type is BareFileLine
+        return FileLine if is_bare and stats_matter is not None and stats_matter(_adds_of(lines)) else None
 
-    for lines in decode_lines(blocks, line_type, path, fuller=fuller if line_type is BareFileLine else _as_it_is):
+    for lines in decode_lines(blocks, line_type, path, fuller=fuller):
         adds: Any = _adds_of(lines)
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
@@ -149,10 +150,6 @@ def file_actions(
 
 def _adds_of(lines: list[Any]) -> list[Any]:
     return [line.add for line in lines if line.add is not None]
-
-
-def _as_it_is(lines: list[Any]) -> None:
-    """No other type."""
 
 
 def file_batches(

@@ -34,7 +34,23 @@ class _Held:
     served: int = 0
 
 
-class RangedFile:
+class ReadOnlyFile:
+    """What Arrow asks of a file that can be read anywhere and not be written, but for the reading."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Nothing is ever written."""
+
+
+class RangedFile(ReadOnlyFile):
     """A readable, seekable file over an object of known size.
 
     Any method may be called from any thread; `read_at` needs no seek and is the one to use from several.
@@ -124,18 +140,6 @@ class RangedFile:
 
     def size(self) -> int:
         return self._size
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def flush(self) -> None:
-        """Nothing is ever written."""
 
     @property
     def closed(self) -> bool:
