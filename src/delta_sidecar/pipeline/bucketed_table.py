@@ -6,6 +6,7 @@ rows would be lost without a word. So a table is refused unless its bucket is ou
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,6 +32,7 @@ from delta_sidecar.values.bucket import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructField as SparkField
 
 _log = logging.getLogger(__name__)
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
@@ -115,10 +117,22 @@ def create_table(
     time_type: TimeType,
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Make the table, empty. Someone who makes it at the same moment is no harm: it is checked after."""
+    """Make the table, empty. One that is there by then stays as it is; to be made at the same moment is a conflict."""
     statement = create_statement(uri, schema, bucket, time_type, properties)
     with spark_failures(f"{uri} could not be created"):
         spark.sql(statement)
+
+
+def has_columns(snapshot: Snapshot, schema: StructType, bucket: Bucket) -> bool:
+    """Whether a table has exactly these columns beside its bucket."""
+    from pyspark.sql.types import StructType as Struct
+
+    there = Struct.fromJson(json.loads(snapshot.metadata.schemaString or '{"fields": []}'))
+    return [_column(f) for f in schema.fields] == [_column(f) for f in there.fields if f.name != bucket.column]
+
+
+def _column(field: SparkField) -> tuple[str, str]:
+    return field.name, field.dataType.simpleString()
 
 
 def create_statement(

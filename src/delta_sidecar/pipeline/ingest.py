@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
-from delta_sidecar.errors import InputError, OptionError
+from delta_sidecar.errors import InputError, OptionError, StorageError
+from delta_sidecar.index.discovery import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
 from delta_sidecar.pipeline.bucketed_table import (
@@ -24,9 +25,11 @@ from delta_sidecar.pipeline.bucketed_table import (
     check_bucket,
     check_columns,
     create_table,
+    has_columns,
     load_table,
     time_type_of,
 )
+from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_committed
 from delta_sidecar.pipeline.event_time import bucket_number, with_time
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
@@ -90,6 +93,8 @@ class Settings:
     index: IndexWhen = "checkpoint"
     after_commit: Callable[[int], None] | None = None
     on_progress: Callable[[str], None] | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """How often a batch that lost against another writer is tried again."""
 
     def say(self, what: str) -> None:
         _log.info("%s: %s", self.table, what)
@@ -222,29 +227,76 @@ class _Pending:
 def ingest_batch(
     spark: SparkSession, source: DataFrame | _Pending, settings: Settings, once: tuple[str, int] | None
 ) -> IngestSummary:
-    """One batch, from the look at the table to the summary."""
-    begun = time.monotonic()
-    store = settings.open_store()
-    snapshot = load_table(store)
-    if snapshot is not None:
-        check_bucket(snapshot, settings.bucket)
-        if once is not None and _was_committed(snapshot, once):
-            settings.say(f"batch {once[1]} of {once[0]} is in the table already")
-            return _nothing(settings, snapshot.version, begun, replayed=True)
-    frame, time_type = _prepared(spark, source, settings, snapshot)
-    if snapshot is None:
-        settings.say("creating the table")
-        create_table(spark, settings.place, frame.schema, settings.bucket, time_type, settings.table_properties)
-        snapshot = load_table(store)
-        assert snapshot is not None
-        check_bucket(snapshot, settings.bucket)
-    token = f"delta-sidecar ingest {uuid4()}"
-    if not _write(frame, settings, snapshot, time_type, token, once):
-        return _nothing(settings, snapshot.version, begun, replayed=False)
-    written = find_written(store, snapshot.version, token, _physical(snapshot, settings.bucket))
-    if written is None:
-        return _nothing(settings, snapshot.version, begun, replayed=True)
-    return _summary(settings, written, _index(spark, settings, written), begun)
+    """One batch, from the look at the table to the summary. A writer that was faster means another attempt."""
+    batch = _Batch(spark, source, settings, once, settings.open_store())
+    outcome = until_committed(
+        batch.attempt,
+        batch.committed,
+        settings.retry,
+        what=f"{settings.table}: the batch",
+        may_retry=batch.may_retry,
+        say=settings.say,
+    )
+    if isinstance(outcome, IngestSummary):
+        return outcome
+    return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch.begun)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch on its way into the table. Every attempt begins with the table as it is then."""
+
+    spark: SparkSession
+    source: DataFrame | _Pending
+    settings: Settings
+    once: tuple[str, int] | None
+    store: Store
+    token: str = field(default_factory=lambda: f"delta-sidecar ingest {uuid4()}")
+    """Marks the commit of this batch, whichever attempt makes it."""
+    begun: float = field(default_factory=time.monotonic)
+    snapshot: Snapshot | None = None
+    """The table as the last attempt saw it."""
+    before: int | None = None
+    """The version before the first write; None while nothing was written."""
+
+    def attempt(self) -> Written | IngestSummary:
+        """Write the batch; or the summary of why there was nothing to write."""
+        settings, once = self.settings, self.once
+        snapshot = self.snapshot = load_table(self.store)
+        if snapshot is not None:
+            check_bucket(snapshot, settings.bucket)
+            if once is not None and _was_committed(snapshot, once):
+                settings.say(f"batch {once[1]} of {once[0]} is in the table already")
+                return _nothing(settings, snapshot.version, self.begun, replayed=True)
+        frame, time_type = _prepared(self.spark, self.source, settings, snapshot)
+        if snapshot is None:
+            settings.say("creating the table")
+            create_table(
+                self.spark, settings.place, frame.schema, settings.bucket, time_type, settings.table_properties
+            )
+            snapshot = self.snapshot = load_table(self.store)
+            assert snapshot is not None
+            check_bucket(snapshot, settings.bucket)
+            if not has_columns(snapshot, frame.schema, settings.bucket):
+                # Another writer was faster, with other columns: the frame must be made for those.
+                return self.attempt()
+        self.before = snapshot.version if self.before is None else self.before
+        if not _write(frame, settings, snapshot, time_type, self.token, once):
+            return _nothing(settings, snapshot.version, self.begun, replayed=False)
+        return self.committed() or _nothing(settings, snapshot.version, self.begun, replayed=True)
+
+    def committed(self) -> Written | None:
+        """What the commit of this batch added; None if no attempt made one."""
+        if self.snapshot is None or self.before is None:
+            return None
+        return find_written(self.store, self.before, self.token, _physical(self.snapshot, self.settings.bucket))
+
+    def may_retry(self, conflict: Conflict) -> bool:
+        """Whether another attempt may end otherwise. That the rows fit a changed schema is checked by the attempt."""
+        if conflict.kind not in (Kind.CREATION, Kind.SCHEMA):
+            return True
+        known, snapshot = self.snapshot, load_table(self.store)
+        return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
 
 
 def _was_committed(snapshot: Snapshot, once: tuple[str, int]) -> bool:
@@ -331,13 +383,29 @@ def _bytes_per_row(frame: DataFrame, snapshot: Snapshot) -> float:
     return sampled_bytes_per_row(frame) if known is None else known
 
 
-def _index(spark: SparkSession, settings: Settings, written: Written) -> bool:
+def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:
     """After the commit: the index, where it is wanted, then the caller's own. The batch is in, whatever happens."""
-    wanted = settings.index == "always" or (settings.index == "checkpoint" and written.made_checkpoint)
-    done = wanted and _built(spark, settings, written.version)
+    version = _due_index(settings, batch, written)
+    done = version is not None and _built(spark, settings, version)
     if settings.after_commit is not None:
         settings.after_commit(written.version)
     return done
+
+
+def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | None:
+    """The version to index: the commit, or the newest checkpoint, whoever made it, that has no index yet."""
+    if settings.index != "checkpoint":
+        return written.version if settings.index == "always" else None
+    assert batch.snapshot is not None
+    newest = max(written.checkpoint, batch.snapshot.segment.base_version)
+    if newest < 0:
+        return None
+    try:
+        head = max(newest, written.version)
+        return newest if newest > newest_index(batch.store, batch.snapshot.protocol, head) else None
+    except StorageError as error:
+        _log.warning("%s: whether its newest checkpoint is indexed is not known: %s", settings.table, error)
+        return None
 
 
 def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
@@ -352,8 +420,8 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
         build_table(settings.table, version, storage_options=settings.storage_options, spark=spark)
     except Exception as error:
         told = str(error).partition("\n")[0]
-        _log.warning("%s: version %d is committed but not indexed: %s", settings.table, version, told)
-        settings.say(f"version {version} is committed but not indexed: {told}")
+        _log.warning("%s: the batch is committed, but version %d is not indexed: %s", settings.table, version, told)
+        settings.say(f"the batch is committed, but version {version} is not indexed: {told}")
         return False
     return True
 
