@@ -320,11 +320,13 @@ def verify(
 
 @app.command(epilog="Example: sidecar maintain ./events --dry-run, then the same without it")
 def maintain(
-    table: given.Table,
+    tables: Annotated[
+        list[str], typer.Argument(metavar="TABLE...", help="Where the tables are: paths or URIs, one after the other.")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what each step would do; write nothing.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="STEP", help="optimize, vacuum, checkpoint, index, garbage; repeatable."),
+        typer.Option("--only", metavar="STEP", help="optimize, vacuum, index, garbage, checkpoint; repeatable."),
     ] = None,
     skip: Annotated[
         list[str] | None, typer.Option("--skip", metavar="STEP", help="All steps but this one; repeatable.")
@@ -342,13 +344,16 @@ def maintain(
     storage_option: given.StorageOption = None,
     verbose: given.Verbose = False,
 ) -> None:
-    """Put small files together, delete old ones, make a checkpoint and its index, drop what indexes left behind."""
+    """Put small files together, delete old ones, bring the index up to date, drop what old indexes left behind.
+
+    The checkpoint step runs only with --only checkpoint: it aborts writers that are at work.
+    """
     stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
     _log_to_stderr(verbose)
     with reported(verbose, stores):
         from delta_sidecar.cli.maintain import Order, run
 
-        order = Order(table, dry_run, only or (), skip or (), retain_hours, target_file_size, stores)
+        order = Order(tables, dry_run, only or (), skip or (), retain_hours, target_file_size, stores)
         run(order, master, settings, json)
 
 

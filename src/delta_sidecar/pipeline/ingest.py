@@ -40,7 +40,7 @@ from delta_sidecar.pipeline.layout import (
     plan_layout,
     sampled_bytes_per_row,
 )
-from delta_sidecar.pipeline.session import set_storage_options
+from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
 from delta_sidecar.pipeline.sources import Source, read_source, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
@@ -360,7 +360,7 @@ def _dealt(frame: DataFrame, settings: Settings, snapshot: Snapshot, time_type: 
 
     number = bucket_number(quoted(settings.bucket.time_column), settings.bucket.granularity, time_type)
     target = settings.target_file_size
-    parallelism = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+    parallelism = shuffle_partitions(frame.sparkSession)
     if target is None:
         settings.say("writing")
         return frame.repartition(parallelism, f.expr(number))
