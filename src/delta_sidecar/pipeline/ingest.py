@@ -19,33 +19,34 @@ from delta_sidecar.errors import InputError, OptionError, StorageError
 from delta_sidecar.index.discovery import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
+from delta_sidecar.pipeline.bad_rows import bad_rows_frame, write_bad_rows
+from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
     Bucket,
     bucket_of_arguments,
     check_bucket,
-    check_columns,
     create_table,
     has_columns,
     load_table,
     time_type_of,
 )
 from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_committed
-from delta_sidecar.pipeline.event_time import bucket_number, with_time
+from delta_sidecar.pipeline.contract import without
+from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, time_name
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.layout import (
-    count_buckets,
     hashable_columns,
     needs_estimate,
     plan_layout,
     sampled_bytes_per_row,
 )
 from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
-from delta_sidecar.pipeline.sources import Source, read_source, source_of
+from delta_sidecar.pipeline.sources import Rows, Source, list_files, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import TimeType, quoted
+from delta_sidecar.values.bucket import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,7 @@ class IngestSummary:
     rows: int | None
     """None where the table keeps no statistics."""
     null_bucket_rows: int | None
-    """Rows without a time, or with text that is none."""
+    """Rows without a time."""
     files: int
     bytes: int
     buckets: int
@@ -78,6 +79,8 @@ class IngestSummary:
     """The batch had been committed before, and nothing was added."""
     indexed: bool
     seconds: float
+    bad_rows: int = 0
+    """Records that were put aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,13 @@ class Settings:
     table: str
     bucket: Bucket
     target_file_size: int | None = DEFAULT_FILE_SIZE
+    time_column: str = ""
+    """The time as the source has it; the bucket names the column of the table."""
+    time_format: str | None = None
+    schema: StructType | str | None = None
     merge_schema: bool = False
+    rescue: bool = False
+    bad_rows: str | None = None
     table_properties: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     index: IndexWhen = "checkpoint"
@@ -105,6 +114,22 @@ class Settings:
         return open_store(self.table, self.storage_options)
 
     @property
+    def demands(self) -> Demands:
+        """What is asked of every batch."""
+        return Demands(
+            self.time_column,
+            self.bucket.granularity,
+            self.bucket.column,
+            self.schema,
+            self.merge_schema,
+            self.rescue,
+            self.time_format,
+            self.target_file_size is not None,
+            self.bad_rows is not None,
+            self.say,
+        )
+
+    @property
     def place(self) -> str:
         """The table in Spark's words."""
         return spark_uri(self.table, self.storage_options)
@@ -120,10 +145,14 @@ def ingest(
     bucket_column: str | None = None,
     source_format: str | None = None,
     read_options: Mapping[str, str] | None = None,
+    schema: StructType | str | None = None,
+    time_format: str | None = None,
+    merge_schema: bool = False,
+    rescue: bool = False,
+    bad_rows: str | os.PathLike[str] | None = None,
     target_file_size: int | str | None = DEFAULT_FILE_SIZE,
     app_id: str | None = None,
     batch_id: int | None = None,
-    merge_schema: bool = False,
     table_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     index: IndexWhen = "checkpoint",
@@ -132,21 +161,34 @@ def ingest(
 ) -> IngestSummary:
     """Add a batch (a frame, or the files at a path) to a table, which is made if it is not there.
 
-    `target_file_size`: bytes, or text such as `128MB`; None never splits a bucket, and then nothing is counted first.
+    The batch is held to one contract: `schema` (a StructType, DDL, or Spark's JSON), else the table's schema, else the
+    one inferred from the batch. What the contract lacks is refused by name, added (`merge_schema`), or kept as JSON
+    text in `_rescued` (`rescue`). Records that cannot be read are refused, or written to the Delta table at `bad_rows`.
+
+    `time_column` may be a field inside a struct (`meta.ts`). `time_format`: `epoch-seconds`, `-millis`, `-micros` or
+    `-nanos`, or a pattern of Spark's. `target_file_size`: bytes, or text such as `128MB`; None never splits a bucket.
     `app_id` and `batch_id` together make the batch one that is added once. `after_commit` is called with the version.
     """
     settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, merge_schema, table_properties,
-        storage_options, index, after_commit, on_progress,
+        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
+        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
     )  # fmt: skip
     once = _once(app_id, batch_id)
     session = session_of(source, spark)
     if not isinstance(source, (str, os.PathLike)):
         give_access(session, settings, None)
-        return ingest_batch(session, source, settings, once)
+        return ingest_batch(session, Rows(source, "the DataFrame"), settings, once)
     files = source_of(source, source_format, read_options, storage_options)
     give_access(session, settings, files)
-    return ingest_batch(session, _Pending(session, files), settings, once)
+    return ingest_batch(session, files_at(session, files), settings, once)
+
+
+def files_at(spark: SparkSession, source: Source) -> Input:
+    """What a batch of everything at a place is made of."""
+    if source.format == "delta":
+        with spark_failures(f"{source.uri} cannot be read as delta"):
+            return Rows(spark.read.format("delta").options(**source.options).load(source.place), source.uri)
+    return Files(source, list_files(spark, source))
 
 
 def settings_of(
@@ -155,7 +197,11 @@ def settings_of(
     bucket: str,
     bucket_column: str | None,
     target_file_size: int | str | None,
+    time_format: str | None,
+    schema: StructType | str | None,
     merge_schema: bool,
+    rescue: bool,
+    bad_rows: str | os.PathLike[str] | None,
     table_properties: Mapping[str, str] | None,
     storage_options: Mapping[str, str] | None,
     index: IndexWhen,
@@ -165,11 +211,21 @@ def settings_of(
     """The arguments of an ingest, checked."""
     if index not in INDEX_WHEN:
         raise OptionError(f"index {index!r} is none of {', '.join(INDEX_WHEN)}")
+    check_time_format(time_format)
+    place = parse_location(table)
+    aside = None if bad_rows is None else parse_location(bad_rows)
+    if aside is not None and (aside == place or place.relative(aside) is not None):
+        raise OptionError("the bad rows need a place outside of the table")
     return Settings(
-        parse_location(table).text,
-        bucket_of_arguments(time_column, bucket, bucket_column),
+        place.text,
+        bucket_of_arguments(time_name(time_column), bucket, bucket_column),
         None if target_file_size is None else bytes_of(target_file_size),
+        time_column,
+        time_format,
+        schema,
         merge_schema,
+        rescue,
+        None if aside is None else aside.text,
         dict(table_properties or {}),
         storage_options,
         index,
@@ -210,23 +266,11 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
     """Credentials for Spark, where they were given; else it has its own."""
     if settings.storage_options:
-        set_storage_options(spark, [settings.table, *([source.uri] if source else [])], settings.storage_options)
+        places = [settings.table, source.uri if source else None, settings.bad_rows]
+        set_storage_options(spark, [place for place in places if place], settings.storage_options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """Files that become a frame when the table's schema is known."""
-
-    spark: SparkSession
-    source: Source
-
-    def frame(self, time_column: str, table: StructType | None, merge_schema: bool) -> DataFrame:
-        return read_source(self.spark, self.source, time_column, table, merge_schema)
-
-
-def ingest_batch(
-    spark: SparkSession, source: DataFrame | _Pending, settings: Settings, once: tuple[str, int] | None
-) -> IngestSummary:
+def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
     """One batch, from the look at the table to the summary. A writer that was faster means another attempt."""
     batch = _Batch(spark, source, settings, once, settings.open_store())
     outcome = until_committed(
@@ -239,7 +283,7 @@ def ingest_batch(
     )
     if isinstance(outcome, IngestSummary):
         return outcome
-    return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch.begun)
+    return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch)
 
 
 @dataclass(slots=True)
@@ -247,7 +291,7 @@ class _Batch:
     """A batch on its way into the table. Every attempt begins with the table as it is then."""
 
     spark: SparkSession
-    source: DataFrame | _Pending
+    source: Input
     settings: Settings
     once: tuple[str, int] | None
     store: Store
@@ -258,6 +302,8 @@ class _Batch:
     """The table as the last attempt saw it."""
     before: int | None = None
     """The version before the first write; None while nothing was written."""
+    bad_rows: int = 0
+    """Records that were put aside."""
 
     def attempt(self) -> Written | IngestSummary:
         """Write the batch; or the summary of why there was nothing to write."""
@@ -268,7 +314,9 @@ class _Batch:
             if once is not None and _was_committed(snapshot, once):
                 settings.say(f"batch {once[1]} of {once[0]} is in the table already")
                 return _nothing(settings, snapshot.version, self.begun, replayed=True)
-        frame, time_type = _prepared(self.spark, self.source, settings, snapshot)
+        batch = _prepared(self.spark, self.source, settings, snapshot)
+        self._put_aside(batch)
+        frame, time_type = batch.frame, batch.time.time_type
         if snapshot is None:
             settings.say("creating the table")
             create_table(
@@ -281,9 +329,21 @@ class _Batch:
                 # Another writer was faster, with other columns: the frame must be made for those.
                 return self.attempt()
         self.before = snapshot.version if self.before is None else self.before
-        if not _write(frame, settings, snapshot, time_type, self.token, once):
-            return _nothing(settings, snapshot.version, self.begun, replayed=False)
+        if not _write(batch, settings, snapshot, self.token, once):
+            return _nothing(settings, snapshot.version, self.begun, replayed=False, bad_rows=self.bad_rows)
         return self.committed() or _nothing(settings, snapshot.version, self.begun, replayed=True)
+
+    def _put_aside(self, batch: Prepared) -> None:
+        """The bad rows go first, once: whatever comes of the batch, none of them is lost."""
+        if batch.bad is None or self.bad_rows:
+            return
+        assert self.settings.bad_rows is not None
+        assert batch.survey is not None
+        self.settings.say(f"putting {batch.survey.bad_rows:,} bad rows aside")
+        name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]}"
+        place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
+        write_bad_rows(bad_rows_frame(batch.bad, name), place, self.once, self.settings.retry)
+        self.bad_rows = batch.survey.bad_rows
 
     def committed(self) -> Written | None:
         """What the commit of this batch added; None if no attempt made one."""
@@ -310,22 +370,13 @@ def _physical(snapshot: Snapshot, bucket: Bucket) -> str:
     return field.physical_name or field.name
 
 
-def _prepared(
-    spark: SparkSession, source: DataFrame | _Pending, settings: Settings, snapshot: Snapshot | None
-) -> tuple[DataFrame, TimeType]:
-    """The frame that will be written: its time is a time, its columns are the table's, its bucket is left to Delta."""
-    bucket, where = settings.bucket, source.source.uri if isinstance(source, _Pending) else "the DataFrame"
-    table = None if snapshot is None else spark_schema(spark, settings)
-    frame = source
-    if isinstance(frame, _Pending):
-        frame = frame.frame(bucket.time_column, table, settings.merge_schema)
-    frame = frame.drop(bucket.column)
-    frame, time_type = with_time(
-        frame, bucket.time_column, where, None if snapshot is None else time_type_of(snapshot, bucket)
-    )
-    if table is not None:
-        check_columns(frame.schema, table, settings.merge_schema, settings.table)
-    return frame, time_type
+def _prepared(spark: SparkSession, source: Input, settings: Settings, snapshot: Snapshot | None) -> Prepared:
+    """The batch as it will be written; its bucket is left to Delta."""
+    target = None
+    if snapshot is not None:
+        schema = without(spark_schema(spark, settings), settings.bucket.column)
+        target = Target(schema, time_type_of(snapshot, settings.bucket))
+    return prepare(spark, source, settings.demands, target)
 
 
 def spark_schema(spark: SparkSession, settings: Settings) -> StructType:
@@ -334,19 +385,12 @@ def spark_schema(spark: SparkSession, settings: Settings) -> StructType:
         return spark.read.format("delta").load(settings.place).schema
 
 
-def _write(
-    frame: DataFrame,
-    settings: Settings,
-    snapshot: Snapshot,
-    time_type: TimeType,
-    token: str,
-    once: tuple[str, int] | None,
-) -> bool:
+def _write(batch: Prepared, settings: Settings, snapshot: Snapshot, token: str, once: tuple[str, int] | None) -> bool:
     """Write the batch as one commit; False if it has no rows."""
-    dealt = _dealt(frame, settings, snapshot, time_type)
+    dealt = _dealt(batch, settings, snapshot)
     if dealt is None:
         return False
-    options = {"userMetadata": token, "mergeSchema": str(settings.merge_schema).lower(), "optimizeWrite": "false"}
+    options = {"userMetadata": token, "mergeSchema": str(batch.merge).lower(), "optimizeWrite": "false"}
     if once is not None:
         options |= {"txnAppId": once[0], "txnVersion": str(once[1])}
     with spark_failures(f"{settings.table}: the batch was not written"):
@@ -354,28 +398,27 @@ def _write(
     return True
 
 
-def _dealt(frame: DataFrame, settings: Settings, snapshot: Snapshot, time_type: TimeType) -> DataFrame | None:
+def _dealt(batch: Prepared, settings: Settings, snapshot: Snapshot) -> DataFrame | None:
     """The frame with each row in the task that writes its file; None if there is no row."""
     from pyspark.sql import functions as f
 
-    number = bucket_number(quoted(settings.bucket.time_column), settings.bucket.granularity, time_type)
-    target = settings.target_file_size
+    frame, target = batch.frame, settings.target_file_size
+    number = bucket_number(quoted(batch.time.column), settings.bucket.granularity, batch.time.time_type)
     parallelism = shuffle_partitions(frame.sparkSession)
-    if target is None:
+    if target is None or batch.survey is None:
         settings.say("writing")
         return frame.repartition(parallelism, f.expr(number))
+    counted = batch.survey.counted
+    counts = counted.rows
+    if not counts:
+        return None
     with spark_failures(f"{settings.table}: the source could not be counted"):
-        settings.say("counting rows")
-        counted = count_buckets(frame, number)
-        counts = counted.rows
-        if not counts:
-            return None
         width = _bytes_per_row(frame, snapshot) if needs_estimate(counts, target) else 0.0
-        layout = plan_layout(counts, width, target, parallelism)
-        settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
-        if counted.gathered and not layout.split:
-            return frame
-        return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
+    layout = plan_layout(counts, width, target, parallelism)
+    settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
+    if counted.gathered and not layout.split:
+        return frame
+    return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
 
 
 def _bytes_per_row(frame: DataFrame, snapshot: Snapshot) -> float:
@@ -426,7 +469,7 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
     return True
 
 
-def _summary(settings: Settings, written: Written, indexed: bool, begun: float) -> IngestSummary:
+def _summary(settings: Settings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
     return IngestSummary(
         settings.table,
         written.rows,
@@ -437,9 +480,11 @@ def _summary(settings: Settings, written: Written, indexed: bool, begun: float) 
         written.version,
         False,
         indexed,
-        time.monotonic() - begun,
+        time.monotonic() - batch.begun,
+        batch.bad_rows,
     )
 
 
-def _nothing(settings: Settings, version: int, begun: float, replayed: bool) -> IngestSummary:
-    return IngestSummary(settings.table, 0, 0, 0, 0, 0, version, replayed, False, time.monotonic() - begun)
+def _nothing(settings: Settings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
+    seconds = time.monotonic() - begun
+    return IngestSummary(settings.table, 0, 0, 0, 0, 0, version, replayed, False, seconds, bad_rows)

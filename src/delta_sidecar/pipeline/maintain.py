@@ -27,10 +27,10 @@ from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.session import shuffle_partitions
-from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, literal, partition_fields, predicate
+from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
