@@ -26,7 +26,7 @@ from delta_sidecar.scan.expression import And, Expression
 from delta_sidecar.scan.infos import FileInfo, file_infos
 from delta_sidecar.scan.predicate import bind_predicate
 from delta_sidecar.scan.predicate_tuples import Filters
-from delta_sidecar.scan.stream import FileScan, check_limit
+from delta_sidecar.scan.stream import FileScan, checked_limit
 from delta_sidecar.settings import Settings, settings_of
 from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
@@ -175,7 +175,7 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What each commit up to this version says of itself, newest first."""
-        check_limit(limit)
+        limit = checked_limit(limit)
         return list(travel.history(self._store, self.version(), limit, self._settings.commit_parallelism))
 
     def transaction_version(self, app_id: str) -> int | None:
