@@ -10,6 +10,7 @@ import pyarrow.dataset as pds
 import pyarrow.fs as pa_fs
 
 from delta_sidecar.data.filesystem import StoreHandler
+from delta_sidecar.data.request import refuse_unsupported_changes
 from delta_sidecar.errors import UnsupportedTableError
 from delta_sidecar.log.schema import StructType, arrow_type
 from delta_sidecar.scan.expression import Column
@@ -40,6 +41,7 @@ def make_dataset(
             f"the table maps its columns by {mapping_mode}, which a pyarrow dataset cannot follow; "
             "use to_batches, to_pyarrow_table or to_pandas"
         )
+    refuse_unsupported_changes(schema)
     places = _Places(store)
     parquet = pds.ParquetFileFormat(**(format_options or {}))
     columns = [Column((schema.resolve([name])[0],), is_partition=True) for name in partition_columns]
