@@ -250,10 +250,13 @@ class DeltaTable:
             return scan.read_all()
 
     def get_stats_for_files(self, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Statistics of some files, by the path the log has: `path`, `num_records`, and for each column
-        `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are not live are absent."""
+        """Statistics of some files, by the path the log has or by their place as `file_uris` gives it: `path` (the
+        log's), `num_records`, and for each column `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are
+        not live are absent."""
         from delta_sidecar.scan.file_stats import file_stats, stats_columns
 
+        if isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
+            raise InputError("paths takes a list of texts: paths of the log, or what file_uris gives")
         wanted = stats_columns(self.schema(), columns)
         return file_stats(self._snapshot, self._settings, list(paths), wanted)
 
