@@ -319,6 +319,7 @@ class DeltaTable:
                 self._snapshot.mapping_mode,
                 self._store,
                 self._settings.partition_timezone,
+                partial(self._rows_of, predicate=None, limit=None),
                 parquet_read_options,
             )
 
@@ -337,14 +338,24 @@ class DeltaTable:
         return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy)
 
     def _rows(self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None) -> RowStream:
-        from delta_sidecar.data.rows import read_rows
-
         if not self.schema().fields:
             raise CorruptLogError(f"{self.table_uri} has no schema: its files can be listed, its rows not read")
         files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
+        return self._rows_of(iter(files), columns, predicate, limit)
+
+    def _rows_of(
+        self,
+        files: Iterator[pa.RecordBatch],
+        columns: Sequence[str] | None,
+        predicate: Expression | None,
+        limit: int | None,
+    ) -> RowStream:
+        """The rows of files of a listing."""
+        from delta_sidecar.data.rows import read_rows
+
         settings = self._settings
         return read_rows(
-            iter(files),
+            files,
             self._store,
             self.schema(),
             self._snapshot.partition_columns,
