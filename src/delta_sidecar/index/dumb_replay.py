@@ -33,7 +33,8 @@ Flags: TypeAlias = NDArray[np.uint8]
 
 BATCH_ROWS: Final = 20_000
 LOST, MORE, SILENT = 1, 2, 4
-"""Of a row: its text says more exactly what a column holds; says what no column is for; has no stats at all."""
+"""Of a row: its text says more exactly, or in another form, what a column holds; says what no column is for; has no
+stats at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class RowReader:
         flags = np.zeros(adds.num_rows, np.uint8)
         for name, rows in said.lost.items():
             flags[[row for row in rows if name not in typed or not typed[name][row].is_valid]] |= LOST
+        flags[said.otherwise] |= LOST
         flags[said.more] |= MORE
         silent = ~valid(adds.column("stats"))
         for array in stats.values():
