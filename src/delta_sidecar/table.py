@@ -103,12 +103,13 @@ class DeltaTable:
 
     def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
         parallelism = self._settings.commit_parallelism
+        held = self._settings.memory_budget // 2
         if not with_index:
-            return load_snapshot(self._store, version, parallelism)
-        if version is None and (known := warm_snapshot(self._store, parallelism)) is not None:
+            return load_snapshot(self._store, version, parallelism, held=held)
+        if version is None and (known := warm_snapshot(self._store, parallelism, IndexFinder(self._store))) is not None:
             remember(known)
             return known
-        snapshot = load_snapshot(self._store, version, parallelism, IndexFinder(self._store))
+        snapshot = load_snapshot(self._store, version, parallelism, IndexFinder(self._store), held)
         if version is None:
             remember(snapshot)
         return snapshot

@@ -56,7 +56,7 @@ def actions(snapshot: Snapshot) -> Iterator[Actions]:
                 yield Actions(0, maker.keys(rows.column("path"), rows.column("deletion_vector")).to_pylist(), rows)
         finally:
             base.close()
-    held = CommitBytes(snapshot.store)
+    held = CommitBytes(snapshot.store, budget=0)
     for commit in replace(snapshot.listing, compacted=()).segment(snapshot.version, snapshot.segment.base).commits:
         for batch in file_batches(held.blocks(commit.file), commit.file.path, SOURCE_COLUMNS.names, maker):
             yield Actions(2 * commit.last + 2, batch.remove_keys.to_pylist())
