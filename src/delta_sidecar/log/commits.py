@@ -101,7 +101,11 @@ class CommitBytes:
             held = dict(self._held)
         is_small = self._held_bytes <= min(budget, HELD_LIMIT)
         for path, data in held.items():
-            packed = data if is_small or isinstance(data, _Packed) else _Packed.of(data)
+            packed = data
+            if not is_small and not isinstance(data, _Packed):
+                if other._held_bytes + len(data) // _WORST_RATIO > budget:
+                    continue
+                packed = _Packed.of(data)
             if other._held_bytes + len(packed) <= budget:
                 other._held[path] = packed
                 other._held_bytes += len(packed)
