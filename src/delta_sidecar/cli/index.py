@@ -16,6 +16,7 @@ from delta_sidecar.index.builder import BuildOptions, BuildReport
 from delta_sidecar.index.verify import VerifyReport, verify_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.pipeline.watch import stopped_by_signals, watch
+from delta_sidecar.scan.plan import counted
 from delta_sidecar.storage import open_store
 
 
@@ -97,6 +98,11 @@ def verify(table: str, version: int | None, storage_options: Mapping[str, str], 
         raise typer.Exit(UNEXPECTED)
 
 
+def _verdict(found: VerifyReport) -> str:
+    files, parts = counted(found.files, "file"), counted(found.parts, "part")
+    return f"{files} in {parts} {'is' if found.files == 1 else 'are'}"
+
+
 def _as_object(found: VerifyReport) -> dict[str, Any]:
     return {"ok": found.ok, **asdict(found)}
 
@@ -104,6 +110,6 @@ def _as_object(found: VerifyReport) -> dict[str, Any]:
 def _verified(found: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "index", found.manifest or "none"
     if found.ok:
-        yield "verified", f"version {found.version}: {found.files:,} files in {found.parts:,} parts are as in the log"
+        yield "verified", f"version {found.version}: {_verdict(found)} as in the log"
     yield from (("problem", problem) for problem in found.problems)
     yield from (("note", note) for note in found.notes)

@@ -71,7 +71,7 @@ class Layout:
         time_column: str | None = None,
     ) -> Layout:
         """The layout of a table; columns by their logical names, chosen by what the schema tells where not given."""
-        partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type))
+        partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type) and _is_nameable(f))
         leaves = tuple(_leaves([f for f in schema if f.name not in partition_columns], ()))
         bucket = next((found for found in bucket_columns(schema) if found.field in partition), None)
         time = _time_leaf(schema, leaves, time_column, bucket.time.name if bucket else None)
@@ -84,8 +84,13 @@ def _is_typed(data_type: DataType) -> bool:
     return comparison_type(data_type) is not None
 
 
+def _is_nameable(field: StructField) -> bool:
+    """Whether a field can be a column of an index: NUL separates the names of flat columns, and ends those of Arrow."""
+    return "\0" not in field.physical_name
+
+
 def _leaves(fields: Sequence[StructField], above: Path) -> Iterator[Leaf]:
-    for field in fields:
+    for field in filter(_is_nameable, fields):
         path = (*above, field.physical_name)
         if isinstance(field.type, StructType):
             yield from _leaves(field.type.fields, path)

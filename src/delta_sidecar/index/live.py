@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from delta_sidecar.errors import LogGapError
 from delta_sidecar.index.rows import SOURCE_COLUMNS
-from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches
+from delta_sidecar.log.commits import CommitBatch, file_batches
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.replay import Replay
@@ -45,10 +45,10 @@ class Tail:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The live adds of the commits, newest first."""
-        held = CommitBytes(self.snapshot.store)
+        held = self.snapshot.commits
         maker = self._maker
         for commit in newest_first(self.commits, held, self.snapshot.parallelism):
-            blocks = held.blocks(commit.file)
+            blocks = held.blocks(commit.file, keep=False)
             batches = file_batches(blocks, commit.file.path, SOURCE_COLUMNS.names, maker)
             yield from self.replay.commit(self._noted(batches))
             held.discard(commit.file)

@@ -24,7 +24,7 @@ from delta_sidecar.errors import (
 from delta_sidecar.index.building import schema_hash
 from delta_sidecar.index.columns import STATS_JSON, path_of, whole
 from delta_sidecar.index.digests import key_digests
-from delta_sidecar.index.discovery import commit_meta, listed_manifests, read_hint, read_manifest
+from delta_sidecar.index.discovery import commit_crc32, commit_meta, listed_manifests, read_hint, read_manifest
 from delta_sidecar.index.dumb_replay import (
     LOST,
     MORE,
@@ -146,12 +146,22 @@ class _Check:
             return
         meta = commit_meta(self.snapshot.store, self.snapshot.listing, self.manifest.version)
         built_at = self.manifest.commit
-        if meta is None or built_at is None:
+        if meta is None:
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file is gone")
+        elif built_at is None:
+            self.problems.append(
+                f"{self.name} says that commit {self.manifest.version} was gone when the index was built, and it is "
+                "there; build the index again"
+            )
         elif meta.size != built_at.size:
             self.problems.append(
                 f"{self.name} is stale: commit {self.manifest.version} has {meta.size} bytes, and had {built_at.size} "
                 "when the index was built; build it again"
+            )
+        elif not built_at.is_of(meta) and built_at.crc32 not in (None, commit_crc32(self.store, meta)):
+            self.problems.append(
+                f"{self.name} is stale: commit {self.manifest.version} has other bytes than when the index was built; "
+                "build it again"
             )
         elif not built_at.is_of(meta):
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file was copied or touched")

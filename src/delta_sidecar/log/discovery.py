@@ -24,6 +24,8 @@ from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8
+_UNHINTED = 256 << 10
+"""Bytes of a commit that is fetched on a guess where no hint names a base: the first commits may have any size."""
 _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 
 
@@ -72,7 +74,7 @@ def discover(store: Store, version: int | None, commits: CommitBytes, companion:
     beside = None if companion is None else companion.second_trip(base, version)
     hinted = [v for v in (base, beside) if v is not None]
     start = min(hinted, default=0)
-    guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version)
+    guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version, HELD_LIMIT if hinted else _UNHINTED)
     listing = list_log(store, start)
     other = _other_base(companion, listing, version)
     if start > 0 and other is None and not listing.bases(listing.head if version is None else version):
@@ -147,20 +149,20 @@ def _encoded(text: str) -> str:
     return quote(text, safe="")
 
 
-def _fetch_ahead(store: Store, first: int, version: int | None) -> dict[int, Future[Buffer | None]]:
-    """Begin fetching the commits that are most likely needed."""
+def _fetch_ahead(store: Store, first: int, version: int | None, most: int) -> dict[int, Future[Buffer | None]]:
+    """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
     last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
-    return {v: begin(store, _get_small, store, v) for v in range(first, last + 1)}
+    return {v: begin(store, _get_small, store, v, most) for v in range(first, last + 1)}
 
 
-def _get_small(store: Store, version: int) -> Buffer | None:
+def _get_small(store: Store, version: int, most: int) -> Buffer | None:
     """A commit, if it is there and small: a guess must not cost much."""
     taken: list[Buffer] = []
-    stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", HELD_LIMIT)
+    stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", most + 1)
     try:
         for chunk in stream:
             taken.append(chunk)
-            if sum(map(len, taken)) > HELD_LIMIT:
+            if sum(map(len, taken)) > most:
                 return None
     except StorageError:
         return None

@@ -192,7 +192,7 @@ class Work:
         for rows in read_groups(self.store, share.groups, SOURCE_COLUMNS, BATCH_ROWS):
             yield _BASE, _base_batch(stats_without_needless_text(rows, self.layout.leaves), maker)
         for commit in share.commits:
-            blocks = CommitBytes(self.store).blocks(commit.file)
+            blocks = CommitBytes(self.store, budget=0).blocks(commit.file)
             for batch in file_batches(blocks, commit.file.path, SOURCE_COLUMNS.names, maker):
                 yield commit.last, batch
 

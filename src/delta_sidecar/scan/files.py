@@ -14,7 +14,7 @@ from delta_sidecar.log.files import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.scan.bounds import FileBounds, num_records
 from delta_sidecar.scan.expression import And, Column, Expression, columns_of, conjuncts
 from delta_sidecar.scan.prune import may_match, needed_stats
-from delta_sidecar.scan.typed_stats import stats_text
+from delta_sidecar.values.stats_text import stats_text
 
 
 def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
