@@ -79,7 +79,8 @@ def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
 
 def sorted_rows(rows: pa.Table, layout: Layout) -> pa.Table:
     """Rows in the order of the index."""
-    return rows.take(order_of(order_columns(rows, layout)))
+    # Without rows every column is null throughout, and there is nothing to sort by.
+    return rows.take(order_of(order_columns(rows, layout))) if rows.num_rows else rows
 
 
 def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
