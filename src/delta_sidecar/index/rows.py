@@ -95,6 +95,13 @@ def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
     return [*columns, whole(rows.column("path"))]
 
 
+def order_key(rows: pa.Table, layout: Layout) -> pa.Table:
+    """The columns that `order_columns` looks at: rows without the others have the same order."""
+    sort, time = layout.sort.path, () if layout.time is None else layout.time.path
+    names = {"modification_time", column(PARTITION, sort), column("min", sort), column("min", time), "path"}
+    return rows.select([name for name in rows.column_names if name in names])
+
+
 def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:
     """The order of rows by these columns, ascending, nulls first, texts by their bytes."""
     table: dict[str, pa.Array] = {}

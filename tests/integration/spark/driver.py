@@ -49,11 +49,11 @@ def pausing(mark: str) -> type[Work]:
 
 def build_index(spark: SparkSession, order: dict[str, Any]) -> Any:
     """The whole index, however small the table, in parts of a few files."""
-    building.SMALL_TABLE = -1  # type: ignore[misc]
     building.SINGLE_ROWS = 0  # type: ignore[misc]
     if order.get("pause"):
         build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
-    return build.build_table(order["table"], options=BuildOptions(full=True, part_rows=3), spark=spark)
+    options = BuildOptions(full=True, part_rows=3, engine="spark")
+    return build.build_table(order["table"], options=options, spark=spark)
 
 
 def ingest_events(spark: SparkSession, order: dict[str, Any]) -> Any:

@@ -92,7 +92,7 @@ def test_the_index_follows_a_change(copy: SparkTable, change: str) -> None:
     copy.sql(*CHANGES[change])
     report = build_on_top(copy)
     anew = change in ANEW
-    assert (report.mode, report.engine) == (("full", "spark") if anew else ("incremental", "python"))
+    assert (report.mode, report.engine) == (("full", "spark") if anew else ("incremental", "process"))
     check_index(copy)
     if change in ALSO_WHOLE:
         assert build_whole(copy).engine == "spark"

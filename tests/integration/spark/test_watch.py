@@ -28,7 +28,7 @@ def test_each_checkpoint_of_spark_is_indexed_on_top_of_the_last(table: SparkTabl
         report = watch(str(table.root), stop=script, on_build=built.append, spark=table.spark, tail_commits=2)
     assert [(done.version, done.mode, done.engine) for done in built] == [
         (2, "full", "spark"),
-        (4, "incremental", "python"),
+        (4, "incremental", "process"),
     ]
     assert (report.polls, report.failures) == (4, 0)
     verified(open_store(table.root), 4)
