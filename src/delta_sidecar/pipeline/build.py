@@ -107,8 +107,10 @@ def build_on_spark(
     build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None
 ) -> list[PartEntry]:
     """Every part of a table's index. A broken checkpoint means the next base, as for every reader."""
+    from delta_sidecar.pipeline.reach import check_reach
     from delta_sidecar.pipeline.shipping import ship
 
+    check_reach(spark, uri)
     ship(spark)
     while True:
         try:

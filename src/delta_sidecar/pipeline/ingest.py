@@ -37,6 +37,7 @@ from delta_sidecar.pipeline.layout import (
     plan_layout,
     sampled_bytes_per_row,
 )
+from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options
 from delta_sidecar.pipeline.sources import Source, read_source, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
@@ -203,9 +204,10 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 
 
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
-    """Credentials for Spark, where they were given; else it has its own."""
+    """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
     if settings.storage_options:
         set_storage_options(spark, [settings.table, *([source.uri] if source else [])], settings.storage_options)
+    check_reach(spark, settings.table)
 
 
 @dataclass(frozen=True, slots=True)

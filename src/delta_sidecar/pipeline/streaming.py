@@ -32,6 +32,7 @@ from delta_sidecar.pipeline.ingest import (
     settings_of,
     spark_schema,
 )
+from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.sources import Source, read_stream, source_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def ingest_stream(
         storage_options, index, after_commit, on_progress,
     )  # fmt: skip
     session = session_of(source, spark)
+    check_reach(session, settings.table)
     frame = _stream(session, source, settings, source_format, schema, read_options)
     place = spark_uri(checkpoint_location, storage_options)
     step = _Step(settings, place, app_id, on_batch)
