@@ -104,6 +104,14 @@ def test_few_wide_rows_are_one_part_although_they_were_spilled(tmp_path: Path) -
     assert verify_index(store).ok
 
 
+def test_parts_of_wide_rows_have_fewer_of_them_but_a_row_group(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).commit(*(add(f"{n}.parquet") for n in range(21_000)))
+    store = open_store(str(tmp_path))
+    limits = Limits(run_bytes=1 << 20, block_bytes=1 << 18, part_bytes=1)
+    assert build_index(store, options=BuildOptions(limits=limits)).parts == 3
+    assert verify_index(store).ok
+
+
 def test_the_engine_is_chosen_by_the_number_of_files(tmp_path: Path) -> None:
     log = random_table(tmp_path)
     store, files = open_store(str(tmp_path)), len(log.state().files)

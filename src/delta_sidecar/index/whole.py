@@ -59,13 +59,13 @@ def _parts(build: Build) -> list[PartEntry]:
         file = stack.enter_context(SpillFile(build.options.temporary_directory))
         pool = stack.enter_context(_threads(limits.threads))
         batches = live_rows(build.snapshot, limits.batch_rows)
-        typed = side_by_side(pool, partial(index_rows, layout=build.layout), batches, ahead=limits.threads + 1)
+        typed = map_ahead(pool, partial(index_rows, layout=build.layout), batches, ahead=limits.threads + 1)
         groups = grouped(_told(build, typed), limits.run_bytes)
         first, second = next(groups, []), next(groups, None)
         if second is None:
             return write_sorted(build, first)
         runs = Runs(file, build.layout, limits.block_bytes)
-        for _ in side_by_side(pool, runs.add, chain([first, second], groups), ahead=1):
+        for _ in map_ahead(pool, runs.add, chain([first, second], groups), ahead=1):
             pass
         del first, second
         return _merged(build, runs, pool)
@@ -82,7 +82,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return _Threads(count, thread_name_prefix="delta-sidecar-build")
 
 
-def side_by_side(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
+def map_ahead(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
     """The results of a function in the order of its items, of which `ahead` are at work or done beyond the present."""
     pending: deque[Future[R]] = deque()
     for item in items:
@@ -119,7 +119,7 @@ def _told(build: Build, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _merged(build: Build, runs: Runs, pool: ThreadPoolExecutor) -> list[PartEntry]:
     """The runs as parts, in the order of the index."""
     limits, blocks = build.options.limits, runs.ordered()
-    tables = side_by_side(pool, runs.read, blocks, ahead=2)
+    tables = map_ahead(pool, runs.read, blocks, ahead=2)
     rows = runs.merged(blocks, tables, limits.merge_bytes)
     if runs.rows <= building.SINGLE_ROWS:
         return [_single(build, joined(list(rows)))]
@@ -128,7 +128,7 @@ def _merged(build: Build, runs: Runs, pool: ThreadPoolExecutor) -> list[PartEntr
     slices = part_slices(runs.rows, min(build.options.part_rows, fitting))
     parts: list[PartEntry] = []
     written = 0
-    for part in side_by_side(pool, build.write_in_order, cut(rows, [size for _, size in slices]), ahead=1):
+    for part in map_ahead(pool, build.write_in_order, cut(rows, [size for _, size in slices]), ahead=1):
         parts.append(part)
         written += part.rows
         build.progress(f"{written:,} of {runs.rows:,} files in {len(parts)} parts written")
