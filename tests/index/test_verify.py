@@ -352,7 +352,7 @@ def test_build_and_verify_by_command(tmp_path: Path) -> None:
     table = Table(tmp_path / "t")
     done = invoke("build", table.root)
     assert (done.code, done.err) == (0, "")
-    assert "full, by python" in done.out
+    assert "full, in one process" in done.out
     assert "it was there already" in invoke("build", table.root).out
     (report,) = invoke("build", table.root, "--json", "--full").objects
     assert (report["mode"], report["files"], report["version"]) == ("full", 9, 0)

@@ -80,7 +80,10 @@ def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
         yield "built", "nothing: it was there already"
     else:
         base = f" on version {done.built_on}" if done.built_on is not None else ""
-        yield "built", f"{done.mode}{base}, by {done.engine}, in {done.seconds:.1f} s"
+        where = "on Spark" if done.engine == "spark" else "in one process"
+        yield "built", f"{done.mode}{base}, {where}, in {done.seconds:.1f} s"
+        if done.reason:
+            yield "engine", done.reason
         yield "parts", f"{done.parts:,}: {done.parts_written:,} written, {done.parts_reused:,} reused"
     yield from (("note", note) for note in done.notes)
 

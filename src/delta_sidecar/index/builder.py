@@ -1,6 +1,6 @@
 """Building an index: whole, or on top of an older one at a cost in proportion to what changed.
 
-All in plain Python, in bounded memory, but for the whole index of a large table, which is left to an engine (Spark).
+All in one process, in bounded memory, but for the whole index of a very large table, which is left to Spark.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from delta_sidecar.errors import CorruptIndexError, InputError, LogGapError
-from delta_sidecar.index import building
+from delta_sidecar.errors import CorruptIndexError, CorruptLogError, InputError, LogGapError
 from delta_sidecar.index.building import Build, Progress
 from delta_sidecar.index.building import BuildOptions as BuildOptions
 from delta_sidecar.index.discovery import FoundManifest, commit_identity, find_base
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.extend import TooMuchChanged, extended
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.live import expected_rows
+from delta_sidecar.index.live import count_files
 from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.names import directory_for, manifest_name, new_build_id, single_id
 from delta_sidecar.index.publish import give_hint, leased, publish
-from delta_sidecar.index.whole import build_whole
+from delta_sidecar.index.whole import build_whole, take_older_base
 from delta_sidecar.log.schema import DataType, StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
@@ -50,6 +49,8 @@ class BuildReport:
     seconds: float
     built_on: int | None = None
     """The version of the index it was built on."""
+    reason: str = ""
+    """Why this engine built it, where there was a choice."""
     notes: tuple[str, ...] = ()
 
 
@@ -74,9 +75,10 @@ def build_index(
         if found is not None and _is_current(found, build):
             give_hint(store, build.directory, build.version)
             return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
-        parts, mode, engine, base = _parts(build, found, notes, whole)
-        published = publish(build.snapshot, build.directory, build.manifest(parts), replace=_replaces(found, build))
-    return _report(build, published, mode, engine, began, base, notes)
+        made = _parts(build, found, notes, whole)
+        manifest = build.manifest(made.parts)
+        published = publish(build.snapshot, build.directory, manifest, replace=_replaces(found, build))
+    return _report(build, published, made.mode, made.engine, began, made.base, notes)
 
 
 def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Build:
@@ -138,23 +140,48 @@ def _same_layout(manifest: Manifest, build: Build) -> bool:
     ) == (() if time_leaf is None else time_leaf.path)
 
 
-def _parts(
-    build: Build, found: FoundManifest | None, notes: list[str], whole: WholeBuild | None
-) -> tuple[list[PartEntry], Mode, str, int | None]:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The parts of an index, and how they were made."""
+
+    parts: list[PartEntry]
+    mode: Mode
+    engine: str
+    base: int | None = None
+
+
+def _parts(build: Build, found: FoundManifest | None, notes: list[str], whole: WholeBuild | None) -> _Made:
     if found is not None and _can_extend(found, build, notes):
         try:
-            return extended(build, found), "incremental", "python", found.manifest.version
+            return _Made(extended(build, found), "incremental", "process", found.manifest.version)
         except (CorruptIndexError, LogGapError, TooMuchChanged) as error:
             notes.append(f"built anew: {error}")
-    rows = expected_rows(build.snapshot)
-    if rows <= building.SMALL_TABLE:
-        return build_whole(build, notes), "full", "python", None
+    chosen, limit = build.options.engine, build.options.limits.process_files
+    count = _counted(build, limit, notes) if chosen == "auto" else None
+    if chosen == "process" or (count is not None and count <= limit):
+        parts = build_whole(build, notes)
+        files = sum(part.rows for part in parts)
+        why = "it was asked for" if count is None else f"Spark from {limit:,} on"
+        build.reason = f"{files:,} files: built in one process; {why}"
+        return _Made(parts, "full", "process")
+    why = "it was asked for" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
+    build.reason = f"built on Spark; {why}"
+    build.progress(build.reason)
     if whole is None:
         raise InputError(
-            f"the table has about {rows:,} files, too many to sort in one process; build its index on Spark "
-            "(pip install 'delta-sidecar[spark]', then `sidecar build`)"
+            f"the index is to be {build.reason}, and this call has no Spark; use `sidecar build` or "
+            "`delta_sidecar.pipeline.build.build_table`, or the engine `process`"
         )
-    return whole(build), "full", "spark", None
+    return _Made(whole(build), "full", "spark")
+
+
+def _counted(build: Build, limit: int, notes: list[str]) -> int:
+    """How many files there are to read, or, where these are no more than the limit, a number that is not, either."""
+    while True:
+        try:
+            return count_files(build.snapshot, limit)
+        except CorruptLogError as error:
+            take_older_base(build, error, notes)
 
 
 def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
@@ -193,5 +220,6 @@ def _report(
         index_bytes=size,
         seconds=time.monotonic() - began,
         built_on=base,
+        reason=build.reason,
         notes=tuple(notes),
     )

@@ -79,7 +79,8 @@ def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
 
 def sorted_rows(rows: pa.Table, layout: Layout) -> pa.Table:
     """Rows in the order of the index."""
-    return rows.take(order_of(order_columns(rows, layout)))
+    # Without rows every column is null throughout, and there is nothing to sort by.
+    return rows.take(order_of(order_columns(rows, layout))) if rows.num_rows else rows
 
 
 def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
@@ -92,6 +93,13 @@ def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
     if layout.time is not None and layout.sort.path != layout.time.path:
         columns.append(_array(rows, column("min", layout.time.path), pa.int64()))
     return [*columns, whole(rows.column("path"))]
+
+
+def order_key(rows: pa.Table, layout: Layout) -> pa.Table:
+    """The columns that `order_columns` looks at: rows without the others have the same order."""
+    sort, time = layout.sort.path, () if layout.time is None else layout.time.path
+    names = {"modification_time", column(PARTITION, sort), column("min", sort), column("min", time), "path"}
+    return rows.select([name for name in rows.column_names if name in names])
 
 
 def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:

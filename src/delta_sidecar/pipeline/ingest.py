@@ -41,6 +41,7 @@ from delta_sidecar.pipeline.layout import (
     plan_layout,
     sampled_bytes_per_row,
 )
+from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
 from delta_sidecar.pipeline.sources import Rows, Source, list_files, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
@@ -264,10 +265,12 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 
 
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
-    """Credentials for Spark, where they were given; else it has its own."""
+    """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
     if settings.storage_options:
         places = [settings.table, source.uri if source else None, settings.bad_rows]
         set_storage_options(spark, [place for place in places if place], settings.storage_options)
+    for place in filter(None, (settings.table, settings.bad_rows)):
+        check_reach(spark, place)
 
 
 def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:

@@ -227,6 +227,7 @@ class _Session:
         return f"delta.{quoted(spark_uri(self.uri, self.storage_options))}"
 
     def get(self) -> SparkSession:
+        from delta_sidecar.pipeline.reach import check_reach
         from delta_sidecar.pipeline.session import set_storage_options, spark_session
 
         if self.spark is None:
@@ -235,6 +236,7 @@ class _Session:
             self.spark = self.stack.enter_context(own)
         elif not self.ready:
             set_storage_options(self.spark, [self.uri], self.storage_options)
+        check_reach(self.spark, self.uri)
         self.ready = True
         return self.spark
 

@@ -1,7 +1,8 @@
 """Lines of text as typed rows, in tasks: what `records` makes of them, as the columns of a frame.
 
-Beside the contract's columns a row has `__left` (JSON text of what has no place in them), `__reason`, `__origin` and `__raw` where it is a record that does not parse, and
-`__problems` where it shows something about the batch that its task has not seen before.
+Beside the contract's columns a row has `__left`, JSON text of what has no place in them; `__reason`, `__origin` and
+`__raw` where it is a record that does not parse; and `__problems` where it shows something about the batch that its
+task has not seen before.
 """
 
 from __future__ import annotations
