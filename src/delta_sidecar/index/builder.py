@@ -17,6 +17,7 @@ from delta_sidecar.index.building import BuildOptions as BuildOptions
 from delta_sidecar.index.discovery import FoundManifest, commit_identity, find_base
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.extend import TooMuchChanged, extended
+from delta_sidecar.index.garbage import collect_if_due
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.live import count_files
 from delta_sidecar.index.manifest import Manifest
@@ -78,6 +79,7 @@ def build_index(
         made = _parts(build, found, notes, whole)
         manifest = build.manifest(made.parts)
         published = publish(build.snapshot, build.directory, manifest, replace=_replaces(found, build))
+    collect_if_due(store, build.directory)
     return _report(build, published, made.mode, made.engine, began, made.base, notes)
 
 
