@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
-from delta_sidecar.errors import InputError, OptionError, StorageError
+from delta_sidecar.errors import InputError, OptionError, SparkError, StorageError
 from delta_sidecar.index.discovery import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
@@ -26,6 +26,7 @@ from delta_sidecar.pipeline.bucketed_table import (
     bucket_of_arguments,
     check_bucket,
     create_table,
+    finish_table,
     has_columns,
     load_table,
     time_type_of,
@@ -322,11 +323,7 @@ class _Batch:
         frame, time_type = batch.frame, batch.time.time_type
         if snapshot is None:
             settings.say("creating the table")
-            create_table(
-                self.spark, settings.place, frame.schema, settings.bucket, time_type, settings.table_properties
-            )
-            snapshot = self.snapshot = load_table(self.store)
-            assert snapshot is not None
+            snapshot = self.snapshot = self._created(frame.schema, time_type)
             check_bucket(snapshot, settings.bucket)
             if not has_columns(snapshot, frame.schema, settings.bucket):
                 # Another writer was faster, with other columns: the frame must be made for those.
@@ -347,6 +344,16 @@ class _Batch:
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
         write_bad_rows(bad_rows_frame(batch.bad, name), place, self.once, self.settings.retry)
         self.bad_rows = batch.survey.bad_rows
+
+    def _created(self, schema: StructType, time_type: TimeType) -> Snapshot:
+        """The table, made by us or by another writer at the same moment."""
+        settings = self.settings
+        for create in (create_table, finish_table):
+            create(self.spark, settings.place, schema, settings.bucket, time_type, settings.table_properties)
+            snapshot = load_table(self.store)
+            if snapshot is not None:
+                return snapshot
+        raise SparkError(f"{settings.table} was created, but its log has no commit that can be read from here")
 
     def committed(self) -> Written | None:
         """What the commit of this batch added; None if no attempt made one."""
