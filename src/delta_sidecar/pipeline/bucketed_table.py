@@ -138,7 +138,7 @@ def finish_table(
     SQL takes the directory for the table and does nothing. An append of no rows is a transaction like any other: it
     makes the table, or conflicts with the one who does.
     """
-    columns = [f"CAST(NULL AS {_ddl(field.dataType)}) AS {quoted(field.name)}" for field in schema.fields]
+    columns = [f"CAST(NULL AS {ddl(field.dataType)}) AS {quoted(field.name)}" for field in schema.fields]
     columns.append(f"CAST(NULL AS STRING) AS {quoted(bucket.column)}")
     expression = bucket_expression(quoted(bucket.time_column), bucket.granularity, time_type)
     wanted = _mapping(schema) | dict(properties or {})
@@ -147,7 +147,7 @@ def finish_table(
         frame = spark.sql(f"SELECT {', '.join(columns)} WHERE false")
         frame = frame.withMetadata(bucket.column, {GENERATION_EXPRESSION: expression})
         frame.write.format("delta").mode("append").partitionBy(bucket.column).options(**deltas).save(uri)
-        others = [f"{_literal(name)} = {_literal(value)}" for name, value in wanted.items() if name not in deltas]
+        others = [f"{literal(name)} = {literal(value)}" for name, value in wanted.items() if name not in deltas]
         if others:
             spark.sql(f"ALTER TABLE delta.{quoted(uri)} SET TBLPROPERTIES ({', '.join(others)})")
 

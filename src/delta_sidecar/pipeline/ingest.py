@@ -48,7 +48,7 @@ from delta_sidecar.pipeline.sources import Rows, Source, list_files, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket import TimeType, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
