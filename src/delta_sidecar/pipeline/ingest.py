@@ -59,6 +59,8 @@ _log = logging.getLogger(__name__)
 IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
 INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
 DEFAULT_FILE_SIZE = 128_000_000
+_CREATIONS = 3
+"""How often a place that is taken by no table is tried again; someone may be making the table there."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -308,6 +310,8 @@ class _Batch:
     """The version before the first write; None while nothing was written."""
     bad_rows: int = 0
     """Records that were put aside."""
+    creations: int = 0
+    """How often the place of the table was taken, but by no table."""
 
     def attempt(self) -> Written | IngestSummary:
         """Write the batch; or the summary of why there was nothing to write."""
@@ -366,6 +370,10 @@ class _Batch:
         if conflict.kind not in (Kind.CREATION, Kind.SCHEMA):
             return True
         known, snapshot = self.snapshot, load_table(self.store)
+        if conflict.kind is Kind.CREATION and snapshot is None:
+            # Another writer's directory is there and its commit is not: soon, or the files are no table's.
+            self.creations += 1
+            return self.creations <= _CREATIONS
         return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
 
 

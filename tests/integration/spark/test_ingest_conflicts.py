@@ -120,6 +120,30 @@ def test_a_log_that_a_dead_writer_left_without_a_commit_is_finished(table: Spark
     table.check()
 
 
+def test_a_place_that_is_taken_by_no_table_is_tried_again_a_few_times(
+    table: SparkTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A creator makes the directory first and commits later; files that are no table's stay what they are."""
+    refusals: list[str] = []
+    real = ingesting.create_table
+
+    def taken(times: int) -> Callable[..., None]:
+        def create(*given: Any) -> None:
+            if len(refusals) < times:
+                refusals.append("taken")
+                raise SparkError("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] not empty, and not a Delta table")
+            real(*given)
+
+        return create
+
+    monkeypatch.setattr(ingesting, "create_table", taken(2))
+    assert ingest(events(table, 0, 10), table.root, "ts").rows == 10
+    monkeypatch.setattr(ingesting, "create_table", taken(99))
+    with pytest.raises(SparkError, match="not empty"):
+        ingest(events(table, 0, 10), table.root.with_name("other"), "ts")
+    assert len(refusals) == 2 + 4
+
+
 def test_a_table_that_is_made_meanwhile_with_other_columns_is_met_as_it_is(
     table: SparkTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
