@@ -17,6 +17,7 @@ import msgspec
 
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError, StorageError
 from delta_sidecar.index.discovery import check_table, hinted_version, manifest_of
+from delta_sidecar.index.keys import PartOrder
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest, layout_of
 from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name
@@ -67,6 +68,11 @@ class IndexBase:
     @cached_property
     def layout(self) -> Layout:
         return layout_of(self.manifest)
+
+    @cached_property
+    def part_order(self) -> PartOrder:
+        """The parts by their keys; `CorruptIndexError` where these are not of their type."""
+        return PartOrder.of(self.manifest.parts, self.layout.sort)
 
     def __str__(self) -> str:
         parts = len(self.manifest.parts)

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from delta_sidecar.errors import CorruptIndexError, InputError, LogGapError
 from delta_sidecar.index import building
 from delta_sidecar.index.building import Build, Progress
@@ -18,9 +20,10 @@ from delta_sidecar.index.building import BuildOptions as BuildOptions
 from delta_sidecar.index.discovery import FoundManifest, commit_identity, find_base
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.extend import TooMuchChanged, extended
+from delta_sidecar.index.keys import PartOrder, same_values
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.live import expected_rows
-from delta_sidecar.index.manifest import Manifest
+from delta_sidecar.index.manifest import Manifest, layout_of
 from delta_sidecar.index.names import directory_for, manifest_name, new_build_id, single_id
 from delta_sidecar.index.publish import give_hint, leased, publish
 from delta_sidecar.index.whole import build_whole
@@ -132,10 +135,18 @@ def _replaces(found: FoundManifest | None, build: Build) -> bool:
 
 
 def _same_layout(manifest: Manifest, build: Build) -> bool:
-    sort, time_leaf = build.layout.sort, build.layout.time
-    return (manifest.sort.kind, tuple(manifest.sort.column)) == (sort.kind, sort.path) and tuple(
-        manifest.time_column
-    ) == (() if time_leaf is None else time_leaf.path)
+    """The same columns, and of types whose keys are written alike: parts of both stand in one manifest."""
+    try:
+        then, now = layout_of(manifest), build.layout
+        PartOrder.of(manifest.parts, then.sort)
+    except (CorruptIndexError, msgspec.DecodeError, ValueError, TypeError, KeyError):
+        return False
+    if (then.sort.kind, then.sort.path) != (now.sort.kind, now.sort.path):
+        return False
+    if then.time is None or now.time is None:
+        return then.time == now.time and same_values(then.sort.type, now.sort.type)
+    same = then.time.path == now.time.path and same_values(then.time.type, now.time.type)
+    return same and same_values(then.sort.type, now.sort.type)
 
 
 def _parts(
@@ -164,7 +175,7 @@ def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
         notes.append("built anew: the table's protocol moved its index to another directory")
         return False
     if not _same_layout(found.manifest, build):
-        notes.append("built anew: the sort key or the time column changed")
+        notes.append("built anew: the sort key or the time column, or the type of one, changed")
         return False
     return True
 

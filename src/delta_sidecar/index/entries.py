@@ -34,7 +34,7 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One part: some rows of the index, sorted by key, time and path."""
+    """One part: some rows of the index, sorted by key, time and path, descending."""
 
     id: str
     rows: int
@@ -49,7 +49,7 @@ class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     key: tuple[KeyValue, KeyValue] = (None, None)
     """The smallest and the greatest known key."""
     key_unknown: int = 0
-    """Rows whose key is null or unknown; they are sorted first."""
+    """Rows whose key is null or unknown; they are sorted last."""
     time: tuple[KeyValue, KeyValue] = (None, None)
     """The smallest minimum and the greatest maximum of the time column, as in the log."""
     time_unknown: int = 0

@@ -42,7 +42,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """What rows are sorted by, before their path. Rows whose key is null or unknown come first."""
+    """What rows are sorted by, before their path. The greatest come first, rows whose key is null or unknown last."""
 
     kind: SortKind
     path: Path = ()

@@ -73,8 +73,8 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: Layout) -> Iterator[str
     """What the manifest says of the rows, and their order."""
     paths = _bytes(rows)
     keys = _ranks(_key_column(rows, layout))
-    if any(left > right for left, right in pairwise(zip(keys, _seconds(rows, layout), paths))):
-        yield f"part {part.id} is not sorted by key, time and path"
+    if any(left < right for left, right in pairwise(zip(keys, _seconds(rows, layout), paths))):
+        yield f"part {part.id} is not sorted by key, time and path, descending"
     for name, said, found in _facts(rows, part, layout, keys, paths):
         if said != found:
             yield f"part {part.id}: the manifest says {name} {said}, its rows {found}"
@@ -118,7 +118,7 @@ def _key_column(rows: pa.Table, layout: Layout) -> pa.Array:
 
 
 def _ranks(keys: pa.Array) -> list[tuple[int, Any]]:
-    """Keys that compare: unknown ones, which NaN is one of, first."""
+    """Keys that compare: unknown ones, which NaN is one of, below all others."""
     return [
         (0, 0) if key is None or (isinstance(key, float) and math.isnan(key)) else (1, key)
         for key in comparable(keys).to_pylist()

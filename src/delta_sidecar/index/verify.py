@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -37,6 +38,7 @@ from delta_sidecar.index.dumb_replay import (
     live_rows_of,
 )
 from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import PartOrder
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.names import manifest_name
@@ -171,8 +173,12 @@ class _Check:
             yield f"{self.name}: its totals are not those of its parts"
         names = [part.id for part in told.parts]
         yield from (f"{self.name} names part {name} twice" for name in sorted({n for n in names if names.count(n) > 1}))
-        lows = [part.key[0] for part in told.parts if isinstance(part.key[0], int)]
-        if lows != sorted(lows):
+        try:
+            highs = PartOrder.of(told.parts, self.layout.sort).highs
+        except CorruptIndexError as error:
+            yield f"{self.name}: {error}"
+            return
+        if any(left is None or left < right for left, right in pairwise(highs) if right is not None):
             yield f"{self.name}: its parts are not in the order of their keys"
 
     def _hint(self) -> None:

@@ -173,7 +173,7 @@ class FileScan:
         self._metrics.files_pruned += listed.considered - kept.num_rows
         if self._limit is not None:
             kept = kept.slice(0, self._limit - emitted)
-        return project(kept, self._output)
+        return kept if listed.is_projected else project(kept, self._output)
 
     def _note_emission(self, emitted: int) -> None:
         self._metrics.files_emitted = emitted
@@ -243,6 +243,7 @@ class FileScan:
             pruner=self._pruner,
             timezone=self._settings.partition_timezone,
             replay=replay,
+            output=self._output,
             limit=self._limit,
             depth=self._settings.row_groups_per_batch,
         )
