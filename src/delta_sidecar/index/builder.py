@@ -141,7 +141,7 @@ def _same_layout(manifest: Manifest, build: Build) -> bool:
         PartOrder.of(manifest.parts, then.sort)
     except (CorruptIndexError, msgspec.DecodeError, ValueError, TypeError, KeyError):
         return False
-    if (then.sort.kind, then.sort.path) != (now.sort.kind, now.sort.path):
+    if (then.sort.kind, then.sort.path, then.buckets) != (now.sort.kind, now.sort.path, now.buckets):
         return False
     if then.time is None or now.time is None:
         return then.time == now.time and same_values(then.sort.type, now.sort.type)
@@ -175,7 +175,7 @@ def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
         notes.append("built anew: the table's protocol moved its index to another directory")
         return False
     if not _same_layout(found.manifest, build):
-        notes.append("built anew: the sort key or the time column, or the type of one, changed")
+        notes.append("built anew: the sort key or the time column, its type or its buckets changed")
         return False
     return True
 

@@ -17,7 +17,7 @@ from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.parts import MANIFEST_KEY
-from delta_sidecar.index.rows import PARTITION
+from delta_sidecar.index.rows import PARTITION, off_bucket
 from delta_sidecar.index.seals import chunk_checksums, computed_checksums, footer_crc32, footer_length
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer
@@ -96,6 +96,7 @@ def _facts(
     yield "vectors", part.vectors, rows.num_rows - rows.column("deletion_vector").null_count
     yield "bytes", part.bytes, sum(size or 0 for size in rows.column("size").to_pylist())
     yield "records", part.records, _records(rows)
+    yield "off_bucket", part.off_bucket, int(off_bucket(rows, layout).sum())
 
 
 def _records(rows: pa.Table) -> int | None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.columns import column, path_of, whole
@@ -19,7 +21,9 @@ from delta_sidecar.index.native import native_typed
 from delta_sidecar.index.typing import one_minimum, typed_stats
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import FILE_SCHEMA
+from delta_sidecar.values.comparison import comparable
 from delta_sidecar.values.partition_values import partition_column
+from delta_sidecar.values.time_buckets import contradicted
 
 ADD_COLUMNS: Final = tuple(name for name in FILE_SCHEMA.names if name not in ("num_records", "stats"))
 """Columns of an `add` that the index holds as they are."""
@@ -102,6 +106,21 @@ def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:
         return pa.array(range(len(columns[0])), pa.uint64())
     by = [(name, "descending") for name in table]
     return pc.sort_indices(pa.table(table), sort_keys=by)
+
+
+def off_bucket(rows: pa.Table, layout: Layout) -> NDArray[np.bool_]:
+    """The rows whose own time bounds contradict a time bucket of theirs."""
+    found = np.zeros(rows.num_rows, np.bool_)
+    typed = {field.physical_name for field in layout.partition}
+    leaves = {leaf.path: leaf for leaf in layout.leaves}
+    for bucket in layout.buckets:
+        if bucket.time not in leaves or not typed.issuperset(bucket.columns):
+            continue
+        values = [comparable(_array(rows, column(PARTITION, (name,)), pa.string())) for name in bucket.columns]
+        low, high = (_array(rows, column(kind, bucket.time), pa.timestamp("us")) for kind in ("min", "max"))
+        nulls = _array(rows, column("null_count", bucket.time), pa.int64())
+        found |= contradicted(bucket, values, comparable(low), comparable(high), nulls)
+    return found
 
 
 def conformed(rows: pa.Table, layout: Layout) -> pa.Table:

@@ -44,7 +44,7 @@ from delta_sidecar.index.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.names import manifest_name
 from delta_sidecar.index.part_check import check_embedded, check_entry, check_files
 from delta_sidecar.index.parts import completed, part_files, part_rows, read_part
-from delta_sidecar.index.rows import conformed
+from delta_sidecar.index.rows import conformed, off_bucket
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -197,6 +197,7 @@ class _Check:
                 check_files(files, part)
                 rows = completed(part_rows(files, part, self.layout))
                 self.problems += check_entry(rows, part, self.layout)
+                self._note_off_bucket(rows, part)
                 if part.stats is None:
                     self.problems += check_embedded(files, part, self.manifest)
             except CorruptIndexError as error:
@@ -206,6 +207,16 @@ class _Check:
             columns, extra = self.columns(rows)
             found.add(self.keys(columns), columns, reader, extra)
         return None if broken else found.close()
+
+    def _note_off_bucket(self, rows: pa.Table, part: PartEntry) -> None:
+        """The table's own fault, not the index's: readers go by the files' bounds there."""
+        off = np.flatnonzero(off_bucket(rows, self.layout))
+        if len(off):
+            path = rows.column("path")[int(off[0])].as_py()
+            self.notes.append(
+                f"part {part.id}: the time bounds of {len(off):,} files contradict their bucket ({path}, for one); "
+                "no range of time is derived from it there; look who wrote them"
+            )
 
     def rows(self, part: PartEntry) -> pa.Table:
         return completed(read_part(self.store, self.directory, part, self.layout))

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -41,7 +41,7 @@ from delta_sidecar.index.parts import ROW_GROUP_ROWS
 from delta_sidecar.index.rows import order_of
 from delta_sidecar.log.file_rows import FileColumns
 from delta_sidecar.log.replay import Replay, without
-from delta_sidecar.scan.expression import Expression
+from delta_sidecar.scan.bucket import BucketRanges
 from delta_sidecar.scan.files import FilePruner, output_schema, project
 from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
 from delta_sidecar.scan.prefetch import Ahead, Ordered
@@ -135,7 +135,7 @@ class _Chunk:
         return replace(self, span=span, core=self.core.slice(start, count), stats=stats)
 
 
-@dataclass(slots=True)
+@dataclass
 class PartScan:
     """One pass over the parts of an index: `listed` is consumed once, `close` stops it."""
 
@@ -144,7 +144,7 @@ class PartScan:
     columns: FileColumns
     settled_columns: FileColumns
     """What is left to read of a part whose stats have been pruned by already."""
-    pruning: Expression | None
+    pruning: BucketRanges | None
     pruner: FilePruner
     timezone: str
     replay: Replay
@@ -232,8 +232,21 @@ class PartScan:
         chosen: Sequence[int] = range(len(parts))
         if self.pruning is not None:
             bounds = PartBounds(parts, self.base.layout, self.timezone)
-            chosen = np.flatnonzero(arrays.to_numpy_bool(may_match(self.pruning, bounds, len(parts)))).tolist()
+            flags = arrays.to_numpy_bool(may_match(self.pruning.whole, bounds, len(parts)))
+            doubted = np.array([not self._buckets_are_checked(count) for count in parts.off_bucket], np.bool_)
+            if doubted.any() and self.pruning.derived is not None:
+                flags |= doubted & arrays.to_numpy_bool(may_match(self.pruning.predicate, bounds, len(parts)))
+            chosen = np.flatnonzero(flags).tolist()
         return self._order.newest_first(chosen)
+
+    def _buckets_are_checked(self, off_bucket: int) -> bool:
+        """Whether the builder held the rows of a part against the very buckets that are pruned by, and none is off."""
+        return off_bucket == 0 and self._buckets_are_known
+
+    @cached_property
+    def _buckets_are_known(self) -> bool:
+        known = self.base.layout.buckets
+        return self.pruning is None or all(bucket.form in known for bucket in self.pruning.buckets)
 
     @property
     def _order(self) -> PartOrder:
@@ -270,7 +283,7 @@ class PartScan:
             stats = file.read(range(file.metadata.num_row_groups), file.positions(paths))
             keep = arrays.to_numpy_bool(self.pruner.passing(bounds_only(stats, self.base.layout)))
             if keep.any():
-                is_settled = self._is_settled(stats)
+                is_settled = self._is_settled(stats) and self._buckets_are_checked(part.off_bucket)
                 yield _Chosen(part, keep, None if is_settled else stats, is_settled)
 
     def _is_settled(self, stats: pa.Table) -> bool:
@@ -289,7 +302,7 @@ class PartScan:
         """What is to be looked at of a part, in its order."""
         columns = self.settled_columns if chosen.is_settled else self.columns
         rows = PartRows(core, chosen.part, columns, self.base.layout)
-        groups = self._groups(core, rows, chosen.keep)
+        groups = self._groups(core, rows, chosen)
         if not groups:
             return
         self._few_are_kept = chosen.keep is not None and int(chosen.keep.sum()) * _FEW_KEPT < len(chosen.keep)
@@ -306,14 +319,16 @@ class PartScan:
         need something to do."""
         return 2 * self.depth if self._few_are_kept else self.depth
 
-    def _groups(self, core: PartFile, rows: PartRows, keep: Flags | None) -> list[int]:
+    def _groups(self, core: PartFile, rows: PartRows, chosen: _Chosen) -> list[int]:
         """The row groups of a part that may hold a match, in their order: the newest first."""
         count = len(rows.group_rows)
         flags = np.ones(count, np.bool_)
         if self.pruning is not None:
             bounds = GroupBounds(core, self.base.layout, self.timezone)
-            flags = arrays.to_numpy_bool(may_match(self.pruning, bounds, count))
-        if keep is not None:
+            is_checked = self._buckets_are_checked(chosen.part.off_bucket)
+            condition = self.pruning.whole if is_checked else self.pruning.predicate
+            flags = arrays.to_numpy_bool(may_match(condition, bounds, count))
+        if (keep := chosen.keep) is not None:
             flags &= [bool(keep[rows.span(group)].any()) for group in range(count)]
         found: list[int] = np.flatnonzero(flags).tolist()
         return found
@@ -342,7 +357,8 @@ class PartScan:
         live = rows.listed(core, stats)
         if keys is not None:
             live = live.append_column(_KEY, core.column(_KEY))
-        return Listed(self.pruner.prune(live, chosen.is_settled), by_stats + live.num_rows)
+        is_checked = self._buckets_are_checked(chosen.part.off_bucket)
+        return Listed(self.pruner.prune(live, chosen.is_settled, is_checked), by_stats + live.num_rows)
 
     def _with_all_stats(self, chosen: _Chosen, rows: PartRows, groups: set[int]) -> Iterator[_Chunk]:
         """Rows with all their stats. The stats file is decoded a little at a time."""
