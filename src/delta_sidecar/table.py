@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -104,7 +105,8 @@ class DeltaTable:
     def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
         parallelism = self._settings.commit_parallelism
         if not with_index:
-            return load_snapshot(self._store, version, parallelism)
+            plain = load_snapshot(self._store, version, parallelism)
+            return replace(plain, passed_over="delta.sidecar.enabled is false: no index was looked for")
         if version is None and (known := warm_snapshot(self._store, parallelism)) is not None:
             remember(known)
             return known
