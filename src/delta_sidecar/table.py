@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -105,7 +106,8 @@ class DeltaTable:
         parallelism = self._settings.commit_parallelism
         held = self._settings.memory_budget // 2
         if not with_index:
-            return load_snapshot(self._store, version, parallelism, held=held)
+            plain = load_snapshot(self._store, version, parallelism, held=held)
+            return replace(plain, passed_over="delta.sidecar.enabled is false: no index was looked for")
         if version is None and (known := warm_snapshot(self._store, parallelism, IndexFinder(self._store))) is not None:
             remember(known)
             return known

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from delta_sidecar.errors import CorruptIndexError, CorruptLogError, InputError, LogGapError
 from delta_sidecar.index.building import Build, Progress
 from delta_sidecar.index.building import BuildOptions as BuildOptions
@@ -18,9 +20,10 @@ from delta_sidecar.index.discovery import FoundManifest, commit_identity, find_b
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.extend import TooMuchChanged, extended
 from delta_sidecar.index.garbage import collect_if_due
+from delta_sidecar.index.keys import PartOrder, same_values
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.live import count_files
-from delta_sidecar.index.manifest import Manifest
+from delta_sidecar.index.manifest import Manifest, layout_of
 from delta_sidecar.index.names import directory_for, manifest_name, new_build_id, single_id
 from delta_sidecar.index.publish import give_hint, leased, publish
 from delta_sidecar.index.whole import build_whole, take_older_base
@@ -136,10 +139,18 @@ def _replaces(found: FoundManifest | None, build: Build) -> bool:
 
 
 def _same_layout(manifest: Manifest, build: Build) -> bool:
-    sort, time_leaf = build.layout.sort, build.layout.time
-    return (manifest.sort.kind, tuple(manifest.sort.column)) == (sort.kind, sort.path) and tuple(
-        manifest.time_column
-    ) == (() if time_leaf is None else time_leaf.path)
+    """The same columns, and of types whose keys are written alike: parts of both stand in one manifest."""
+    try:
+        then, now = layout_of(manifest), build.layout
+        PartOrder.of(manifest.parts, then.sort)
+    except (CorruptIndexError, msgspec.DecodeError, ValueError, TypeError, KeyError):
+        return False
+    if (then.sort.kind, then.sort.path, then.buckets) != (now.sort.kind, now.sort.path, now.buckets):
+        return False
+    if then.time is None or now.time is None:
+        return then.time == now.time and same_values(then.sort.type, now.sort.type)
+    same = then.time.path == now.time.path and same_values(then.time.type, now.time.type)
+    return same and same_values(then.sort.type, now.sort.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +204,7 @@ def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
         notes.append("built anew: the table's protocol moved its index to another directory")
         return False
     if not _same_layout(found.manifest, build):
-        notes.append("built anew: the sort key or the time column changed")
+        notes.append("built anew: the sort key or the time column, its type or its buckets changed")
         return False
     return True
 

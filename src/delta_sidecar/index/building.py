@@ -16,6 +16,7 @@ import pyarrow as pa
 from delta_sidecar.errors import OptionError
 from delta_sidecar.index.discovery import commit_identity
 from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import in_order
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import FORMAT, Manifest, Sort, parts_json, totals
 from delta_sidecar.index.names import part_id
@@ -128,7 +129,7 @@ class Build:
         return self.placement.write(self.store, rows, self.layout)
 
     def manifest(self, parts: Sequence[PartEntry]) -> Manifest:
-        """The manifest of these parts, in the order of their keys."""
+        """The manifest of these parts, the newest first."""
         files, size, records = totals(parts)
         metadata = self.snapshot.metadata
         sort, time_leaf = self.layout.sort, self.layout.time
@@ -144,7 +145,7 @@ class Build:
             sort=Sort(sort.kind, list(sort.path), self.layout.granularity),
             files=files,
             bytes=size,
-            parts_json=parts_json(sorted(parts, key=key_order)),
+            parts_json=parts_json(in_order(parts, sort)),
             commit=commit_identity(self.snapshot),
             time_column=[] if time_leaf is None else list(time_leaf.path),
             records=records,
@@ -154,13 +155,6 @@ class Build:
 
 def schema_hash(schema: str | None) -> str:
     return hashlib.sha256((schema or "").encode()).hexdigest()
-
-
-def key_order(part: PartEntry) -> tuple[bool, tuple[bool, float | str], str]:
-    """Parts by their smallest key, those without one first."""
-    low = part.key[0]
-    order = (isinstance(low, str), low) if low is not None else (False, 0)
-    return low is not None, order, part.path[0] if part.path else part.id
 
 
 def part_slices(count: int, goal: int) -> Iterator[tuple[int, int]]:

@@ -22,6 +22,7 @@ from delta_sidecar.log.schema import (
 )
 from delta_sidecar.values.bucket import Granularity, bucket_columns
 from delta_sidecar.values.comparison import comparison_type
+from delta_sidecar.values.time_buckets import TimeBucket, time_buckets
 
 Path: TypeAlias = tuple[str, ...]
 """Physical names from the top of the schema down to a leaf."""
@@ -42,7 +43,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """What rows are sorted by, before their path. Rows whose key is null or unknown come first."""
+    """What rows are sorted by, before their path. The greatest come first, rows whose key is null or unknown last."""
 
     kind: SortKind
     path: Path = ()
@@ -61,6 +62,8 @@ class Layout:
     sort: SortKey
     granularity: Granularity | None = None
     """Of the time bucket, where the sort key is one of ours."""
+    buckets: tuple[TimeBucket, ...] = ()
+    """Partition columns generated from a time column: files are held against them."""
 
     @classmethod
     def of(
@@ -77,7 +80,8 @@ class Layout:
         time = _time_leaf(schema, leaves, time_column, bucket.time.name if bucket else None)
         sort = _sort_key(schema, leaves, partition, sort_column, bucket.field if bucket else None, time)
         ours = bucket is not None and sort.path == (bucket.field.physical_name,)
-        return cls(leaves, partition, time, sort, bucket.granularity if bucket and ours else None)
+        granularity = bucket.granularity if bucket and ours else None
+        return cls(leaves, partition, time, sort, granularity, time_buckets(schema, partition_columns))
 
 
 def _is_typed(data_type: DataType) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -46,6 +47,11 @@ class Companion(Protocol):
         which a base may be, so that the listing begins there; None if there is none."""
         ...
 
+    def names(self, paths: Sequence[str], are_all: bool) -> None:
+        """Take the names of objects in subdirectories of the log, where a listing had any; `are_all` unless there are
+        more of them. Called before `base`, where nothing else has told of a base."""
+        ...
+
     def base(self, listing: Listing, version: int) -> OtherBase | None:
         """The best base at or below a version, once the log is listed."""
         ...
@@ -75,11 +81,11 @@ def discover(store: Store, version: int | None, commits: CommitBytes, companion:
     hinted = [v for v in (base, beside) if v is not None]
     start = min(hinted, default=0)
     guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version, HELD_LIMIT if hinted else _UNHINTED)
-    listing = list_log(store, start)
+    listing = list_log(store, start) if hinted else _list_all(store, companion)
     other = _other_base(companion, listing, version)
-    if start > 0 and other is None and not listing.bases(listing.head if version is None else version):
+    if hinted and other is None and not listing.bases(listing.head if version is None else version):
         notes = (*notes, f"the hinted checkpoint {start} is not there, so the whole log was listed")
-        listing = list_log(store, 0)
+        listing = _list_all(store, companion)
         other = _other_base(companion, listing, version)
     _keep_listed(guesses, listing, commits)
     passed_over = "; ".join(companion.passed_over) if companion is not None else ""
@@ -96,6 +102,39 @@ def _other_base(companion: Companion | None, listing: Listing, version: int | No
 def list_log(store: Store, start: int) -> Listing:
     """One LIST of the log directory, inclusive from version `start`."""
     return Listing.of(_log_objects(store, start), start)
+
+
+def _list_all(store: Store, companion: Companion | None) -> Listing:
+    """The whole log. A page that holds its end mostly holds the names in subdirectories, too, which tell the companion
+    of a base that no hint names; one more request is made for these."""
+    if companion is None:
+        return list_log(store, 0)
+    prefix, page_end = f"{DELTA.directory}/", f"{DELTA.directory}/:"
+    objects: list[ObjectMeta] = []
+    below: list[str] = []
+    is_full = False
+    for page in store.list_after(prefix, prefix + version_prefix(0)):
+        is_full = len(page) >= FULL_PAGE
+        objects += [meta for meta in page if meta.path < page_end and "/" not in meta.path[len(prefix) :]]
+        below += [meta.path for meta in page if "/" in meta.path[len(prefix) :]]
+        if page[-1].path >= page_end:
+            break
+    more = _next_names(store, prefix, below[-1]) if below and is_full else []
+    companion.names([*below, *more], are_all=len(more) < FULL_PAGE)
+    return Listing.of(objects, 0)
+
+
+FULL_PAGE = 1000
+"""Objects of a page of a listing, where there are more."""
+
+
+def _next_names(store: Store, prefix: str, last: str) -> list[str]:
+    """Names after the last, a page of them. Of files whose names have one beginning (`v5-…`), those that are left are
+    passed over: what describes them (`v5.…`) comes after."""
+    directory, _, name = last.rpartition("/")
+    beginning, dash, _ = name.partition("-")
+    after = f"{directory}/{beginning}-~" if dash else last
+    return [meta.path for page in islice(store.list_after(prefix, after), 1) for meta in page]
 
 
 def _log_objects(store: Store, start: int) -> Iterator[ObjectMeta]:

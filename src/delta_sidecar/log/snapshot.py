@@ -126,6 +126,9 @@ def snapshot_of(
     """A version of a log that has been listed. What a `known` older version says of itself is not looked for again."""
     listing = found.listing
     segment = _segment_on_other(listing, version, found.other)
+    if segment is None and found.other is not None:
+        reason = f"{found.other} was not used: too much was committed after it, or a commit is missing"
+        found = replace(found, passed_over="; ".join(filter(None, [found.passed_over, reason])))
     if segment is None:
         bases = listing.bases(version)
         try:

@@ -35,7 +35,7 @@ from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, newest_first
 from delta_sidecar.log.warm import forget
 from delta_sidecar.scan.adds import AddPruner
-from delta_sidecar.scan.bucket import with_bucket_ranges
+from delta_sidecar.scan.bucket import BucketRanges, bucket_ranges
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
 from delta_sidecar.scan.metrics import ScanMetrics
@@ -99,7 +99,8 @@ class FileScan:
     def plan(self) -> ScanPlan:
         """What the scan will read, in which order, and why. Made when it is asked for: the first file does without."""
         stats = self._pruner.stats_columns
-        return make_plan(self._pinned, self._chosen, self._predicate, self._pruning, stats, self._output, self._limit)
+        whole = None if self._pruning is None else self._pruning.whole
+        return make_plan(self._pinned, self._chosen, self._predicate, whole, stats, self._output, self._limit)
 
     @property
     def schema(self) -> pa.Schema:
@@ -193,7 +194,7 @@ class FileScan:
         self._metrics.files_pruned += listed.considered - kept.num_rows
         if self._limit is not None:
             kept = kept.slice(0, self._limit - emitted)
-        return project(kept, self._output)
+        return kept if listed.is_projected else project(kept, self._output)
 
     def _note_emission(self, emitted: int) -> None:
         self._metrics.files_emitted = emitted
@@ -264,6 +265,7 @@ class FileScan:
             pruner=self._pruner,
             timezone=self._settings.partition_timezone,
             replay=replay,
+            output=self._output,
             limit=self._limit,
             depth=self._settings.row_groups_per_batch,
         )
@@ -408,12 +410,12 @@ def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
 
 
-def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | None:
+def _pruning(snapshot: Snapshot, predicate: Expression | None) -> BucketRanges | None:
     """The predicate and what it implies for generated time buckets."""
     if predicate is None:
         return None
     generated = supports_generated_columns(snapshot.protocol)
-    return with_bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
+    return bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
 
 
 def checked_limit(limit: Any) -> int | None:
