@@ -18,7 +18,7 @@ CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
-EXTRAS := spark,engines,pandas,dev
+EXTRAS := spark,avro,engines,pandas,dev
 
 .PHONY: help
 help: ## Show this list

@@ -1,4 +1,4 @@
-"""Resolve jars once, into a directory of the project: Spark's (Delta, the Kafka connector) or a Kafka broker's, for tests.
+"""Resolve jars once, into a directory of the project: for Spark (Delta, the Kafka connector), or a broker for tests.
 
     python fetch_jars.py DIRECTORY spark|broker
 
