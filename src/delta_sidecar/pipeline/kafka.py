@@ -49,6 +49,11 @@ _OPTIONS = (
     "minOffsetsPerTrigger", "minPartitions", "startingOffsetsByTimestampStrategy", "subscribePattern",
 )  # fmt: skip
 """Options of Spark's connector that may be given; consumer properties go with `kafka.` before them."""
+_VALUE_OPTIONS: dict[str, tuple[str, ...]] = {
+    "json": ("encoding",),
+    "csv": ("encoding", "sep", "delimiter", "quote", "escape", "nullValue"),
+}
+"""Options of the text that a value is."""
 _STREAM_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _NOT_OURS = (
     "auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer",
@@ -94,6 +99,8 @@ class KafkaSource:
     schema: AvroSchema | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of Spark's connector; no secret is among them."""
+    value_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the text that a value is."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Consumer properties of a file or the environment: secrets, too."""
 
@@ -143,15 +150,15 @@ def kafka_source(
     """
     environment = os.environ if environment is None else environment
     scheme, brokers, topics = _parsed_uri(uri)
-    given = _checked_options(options or {})
+    if value_format not in VALUE_FORMATS:
+        raise OptionError(f"--value-format {value_format!r} is none of {', '.join(VALUE_FORMATS)}")
+    given, of_values = _checked_options(options or {}, value_format)
     _check_topics(topics, given, uri)
     properties = _properties(config_file, environment)
     if scheme == "eventhubs":
         properties = _event_hubs(properties, brokers, environment)
     _check_names(properties)
     _check_brokers(properties, brokers)
-    if value_format not in VALUE_FORMATS:
-        raise OptionError(f"--value-format {value_format!r} is none of {', '.join(VALUE_FORMATS)}")
     schema = _schema(value_format, avro_schemas)
     named = _columns(columns)
     _check_clashes(named, schema, value_format)
@@ -165,6 +172,7 @@ def kafka_source(
         _ending(ending_offsets, topics),
         schema,
         given,
+        of_values,
         properties,
     )
 
@@ -211,26 +219,32 @@ def _check_topics(topics: Sequence[str], options: Mapping[str, str], uri: str) -
             raise InputError(f"{uri}: {topic!r} is no name of a topic: letters, digits, '.', '_' and '-', at most 249")
 
 
-def _checked_options(options: Mapping[str, str]) -> dict[str, str]:
-    known = {name.lower(): name for name in _OPTIONS}
-    found = {}
-    for name, value in options.items():
+def _checked_options(options: Mapping[str, str], value_format: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The options of the connector and those of the value, as they are spelled there."""
+    connector = {name.lower(): name for name in _OPTIONS}
+    value = {name.lower(): name for name in _VALUE_OPTIONS.get(value_format, ())}
+    found: dict[str, str] = {}
+    of_values: dict[str, str] = {}
+    for name, text in options.items():
         if name.lower().startswith("kafka."):
             if _SECRET.search(name):
                 raise OptionError(
                     f"--read-option {name} may hold a secret: give it by --kafka-config or the environment"
                 )
-            found[name.lower()] = value
-        elif (spelled := known.get(name.lower())) is not None:
-            found[spelled] = value
+            found[name.lower()] = text
+        elif name.lower() in connector:
+            found[connector[name.lower()]] = text
+        elif name.lower() in value:
+            of_values[value[name.lower()]] = text
         else:
-            raise OptionError(f"--read-option {name} is none of {', '.join(_OPTIONS)}, kafka.<consumer property>")
+            known = ", ".join([*_OPTIONS, *value.values()])
+            raise OptionError(f"--read-option {name} is none of {known}, kafka.<consumer property>")
     _check_names(name.removeprefix("kafka.") for name in found if name.startswith("kafka."))
     if "kafka.bootstrap.servers" in found:
         raise OptionError(
             "--read-option kafka.bootstrap.servers: brokers are named by the source, kafka://host:port/topic"
         )
-    return found
+    return found, of_values
 
 
 def _properties(config_file: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> dict[str, str]:
