@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias, cast, get_args
@@ -40,6 +40,8 @@ _HOST = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?::(\d+))
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _NAME = re.compile(r"[^\s,=;{}()]+")
 
+_TAKEN = ("value", "origin", "start")
+"""Names that records have columns of on their way."""
 MESSAGE_COLUMNS = ("key", "key_bytes", "topic", "partition", "offset", "timestamp", "headers")
 """What a message has beside its value; each becomes the column `_kafka_<name>` unless another name is given."""
 
@@ -115,6 +117,10 @@ class KafkaSource:
             for number, part in enumerate(_QUOTED.findall(value))
         }
         return {f"{name} secret": value for name, value in found.items()} | quoted
+
+    def without_secrets(self) -> KafkaSource:
+        """What is left to do when the messages are there; it may travel with tasks."""
+        return replace(self, properties={})
 
     @property
     def reader_options(self) -> dict[str, str]:
@@ -359,7 +365,7 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
         if what not in MESSAGE_COLUMNS:
             raise OptionError(f"--kafka-columns {what!r} is none of {', '.join(MESSAGE_COLUMNS)}")
         name = name or f"_kafka_{what}"
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or name.lower() in _TAKEN or name.startswith("__"):
             raise OptionError(f"--kafka-columns {text!r}: {name!r} is no name of a column")
         if what in found or name.lower() in {other.lower() for other in found.values()}:
             raise OptionError(f"--kafka-columns names {text!r} twice")

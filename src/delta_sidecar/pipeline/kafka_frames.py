@@ -1,6 +1,6 @@
-"""Messages of Kafka as frames of Spark: raw, as records with a reason where they cannot be rows, and as rows.
+"""Messages of Kafka as frames of Spark: as the connector gives them, and as what an ingest is made of.
 
-One message is one record, whatever lines its value has. Its place is `topic/partition@offset`.
+One message is one record, whatever lines its value has.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from delta_sidecar.errors import SparkError
 from delta_sidecar.pipeline.avro import AvroDecoder, AvroSchema
+from delta_sidecar.pipeline.contract import spark_type
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.kafka import LATEST, KafkaSource, Offsets, check_reading
+from delta_sidecar.pipeline.parsing import RAW, REASON
+from delta_sidecar.pipeline.shipping import ship
+from delta_sidecar.pipeline.sources import ORIGIN, Lines, Rows, Source
+from delta_sidecar.values.bucket import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 _COLUMN_SQL = {
     "key": "CAST(key AS STRING)",
@@ -28,6 +34,7 @@ _COLUMN_SQL = {
     "timestamp": "timestamp",
     "headers": "headers",
 }
+_EMPTY_LIST = "CAST(value AS STRING) RLIKE '^\\\\s*\\\\[\\\\s*\\\\]\\\\s*$'"
 _BLANK = "trim(BOTH ' \\t\\r\\n' FROM CAST(value AS STRING)) = ''"
 
 
@@ -92,26 +99,60 @@ def _kafka_failures(source: KafkaSource) -> Any:
     return spark_failures(f"{source.uri} cannot be read")
 
 
-def kafka_records(frame: DataFrame, source: KafkaSource) -> DataFrame:
-    """The messages of a frame as records: `value`, `origin`, `reason`, and the message's columns asked for.
+def message_columns(source: KafkaSource) -> StructType:
+    """The columns of the message that are asked for."""
+    from pyspark.sql.types import StructField, StructType
 
-    `origin` is `topic/partition@offset`. `reason` says why a message cannot be a row, and is null where it may be.
+    return StructType([StructField(name, _column_type(what)) for what, name in source.columns.items()])
+
+
+def _column_type(what: str) -> DataType:
+    from pyspark.sql import types as t
+
+    header = t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
+    known: dict[str, DataType] = {
+        "key": t.StringType(), "key_bytes": t.BinaryType(), "topic": t.StringType(), "partition": t.IntegerType(),
+        "offset": t.LongType(), "timestamp": t.TimestampType(), "headers": t.ArrayType(header),
+    }  # fmt: skip
+    return known[what]
+
+
+def kafka_input(frame: DataFrame, source: KafkaSource) -> Lines | Rows:
+    """The messages of a batch as what an ingest is made of: lines of JSON or CSV, rows of text or Avro.
+
+    A message that cannot be a row, whatever its value, has a reason. Its place is `topic/partition@offset`.
     """
-    from pyspark.sql import functions as f
+    columns = tuple(source.columns.values())
+    if source.value_format in ("json", "csv"):
+        options = {**source.value_options, **({"header": "false"} if source.value_format == "csv" else {})}
+        text = Source(source.uri, source.value_format, options)
+        return Lines(_records(frame, source), text, source.uri, columns)
+    rows = _decoded(frame, source) if source.value_format == "avro" else _text(frame, source)
+    return Rows(rows, source.uri, has_origin=True)
 
-    columns = [f.expr(_COLUMN_SQL[what]).alias(name) for what, name in source.columns.items()]
-    return frame.select(
-        f.expr(_value_sql(source)).alias("value"),
-        f.expr("concat(topic, '/', partition, '@', offset)").alias("origin"),
-        f.expr(_reason_sql(source)).alias("reason"),
+
+def _records(frame: DataFrame, source: KafkaSource) -> DataFrame:
+    """`value`, `origin`, `start`, the reason why a message cannot be a row, and the columns asked for."""
+    columns = [f"{_COLUMN_SQL[what]} AS {quoted(name)}" for what, name in source.columns.items()]
+    return frame.selectExpr(
+        f"{_value_sql(source)} AS value",
+        "concat(topic, '/', partition, '@', offset) AS origin",
+        "CAST(0 AS BIGINT) AS start",
+        f"{_reason_sql(source)} AS {REASON}",
         *columns,
     )
 
 
 def _value_sql(source: KafkaSource) -> str:
-    """A message without a value but with its key kept is a row of nulls; of JSON that is an empty object."""
+    """The value. A message without one but with its key kept is a row of nulls; of JSON that is an empty object."""
     if source.value_format == "json" and _keeps_tombstones(source):
         return "coalesce(value, CAST('{}' AS BINARY))"
+    if source.value_format == "csv":
+        # The end of the line is none of the last field.
+        return (
+            "CASE WHEN substring(value, -2) = X'0D0A' THEN substring(value, 1, length(value) - 2) "
+            "WHEN substring(value, -1) = X'0A' THEN substring(value, 1, length(value) - 1) ELSE value END"
+        )
     return "value"
 
 
@@ -126,9 +167,9 @@ def _reason_sql(source: KafkaSource) -> str:
     if not _keeps_tombstones(source):
         cases.append("WHEN value IS NULL THEN 'the message has no value'")
     if source.value_format in ("json", "csv"):
-        cases.append(
-            "WHEN trim(BOTH ' \\t\\r\\n' FROM CAST(value AS STRING)) = '' THEN 'the value of the message is blank'"
-        )
+        cases.append(f"WHEN {_BLANK} THEN 'the value of the message is blank'")
+    if source.value_format == "json":
+        cases.append(f"WHEN {_EMPTY_LIST} THEN 'the value of the message is an empty list'")
     if source.value_format == "text":
         cases.append("WHEN NOT is_valid_utf8(CAST(value AS STRING)) THEN 'the value is not UTF-8'")
     if "key" in source.columns:
@@ -136,44 +177,31 @@ def _reason_sql(source: KafkaSource) -> str:
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
 
 
-def kafka_lines(frame: DataFrame, source: KafkaSource) -> DataFrame:
-    """Records of JSON or CSV that may be rows: `value`, `origin`, and the message's columns."""
-    records = kafka_records(frame, source)
-    return records.where("reason IS NULL").drop("reason")
-
-
-def kafka_rows(frame: DataFrame, source: KafkaSource) -> DataFrame:
-    """Rows of text or Avro, in the value's columns and then the message's."""
-    from pyspark.sql import functions as f
-
-    messages = [f.col(_quoted(name)) for name in source.columns.values()]
-    if source.value_format == "text":
-        records = kafka_records(frame, source).where("reason IS NULL")
-        return records.select(f.expr("CAST(value AS STRING)").alias("value"), *messages)
-    decoded = _decoded(frame, source).where("reason IS NULL")
-    assert source.schema is not None
-    values = [f.col("record").getField(item.name).alias(item.name) for item in source.schema.struct]
-    return decoded.select(*values, *messages)
-
-
-def kafka_bad_rows(frame: DataFrame, source: KafkaSource) -> DataFrame:
-    """Messages that no parse of the value can make a row of: `origin`, `reason`, `value`."""
-    records = _decoded(frame, source) if source.value_format == "avro" else kafka_records(frame, source)
-    return records.where("reason IS NOT NULL").select("origin", "reason", "value")
+def _text(frame: DataFrame, source: KafkaSource) -> DataFrame:
+    """Rows of text, in the column `value` and the message's."""
+    columns = [quoted(name) for name in source.columns.values()]
+    return _records(frame, source).selectExpr(
+        f"CASE WHEN {REASON} IS NULL THEN CAST(value AS STRING) END AS value",
+        *columns,
+        REASON,
+        f"origin AS {ORIGIN}",
+        f"value AS {RAW}",
+    )
 
 
 def _decoded(frame: DataFrame, source: KafkaSource) -> DataFrame:
-    """Records with their Avro decoded, in `record`; what does not decode has a reason."""
-    from pyspark.sql.pandas.types import from_arrow_type
+    """Rows of Avro, in the record's columns and the message's; what does not decode has a reason."""
+    from pyspark.sql import functions as f
     from pyspark.sql.types import StructField, StructType
-
-    from delta_sidecar.pipeline.shipping import ship
 
     assert source.schema is not None
     ship(frame.sparkSession)
-    records = kafka_records(frame, source)
-    record = StructField("record", from_arrow_type(source.schema.struct))
-    return records.mapInArrow(_AvroTask(source.schema), StructType([*records.schema.fields, record]))
+    records = _records(frame, source)
+    record = StructField("__record", spark_type(source.schema.struct))
+    decoded = records.mapInArrow(_AvroTask(source.schema), StructType([*records.schema.fields, record]))
+    values = [f.col("__record").getField(item.name).alias(item.name) for item in source.schema.struct]
+    columns = [f.col(quoted(name)) for name in source.columns.values()]
+    return decoded.select(*values, *columns, REASON, f.col("origin").alias(ORIGIN), f.col("value").alias(RAW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +217,7 @@ class _AvroTask:
         decoder = AvroDecoder(self.schema)
         for batch in batches:
             decoded = decoder.decode(batch.column("value").to_pylist())
-            place = batch.schema.get_field_index("reason")
+            place = batch.schema.get_field_index(REASON)
             reasons = pc.coalesce(batch.column(place), decoded.reasons)
             columns = [*batch.columns[:place], reasons, *batch.columns[place + 1 :], decoded.records]
-            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "record"])
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+            yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, "__record"])

@@ -15,14 +15,9 @@ from pyspark.errors import IllegalArgumentException
 
 from delta_sidecar.errors import SparkError
 from delta_sidecar.pipeline.kafka import KafkaSource, kafka_source
-from delta_sidecar.pipeline.kafka_frames import (
-    kafka_bad_rows,
-    kafka_lines,
-    kafka_rows,
-    latest_offsets,
-    read_kafka,
-    read_kafka_stream,
-)
+from delta_sidecar.pipeline.kafka_frames import kafka_input, latest_offsets, read_kafka, read_kafka_stream
+from delta_sidecar.pipeline.parsing import RAW, REASON
+from delta_sidecar.pipeline.sources import ORIGIN, Lines
 from tests.integration.servers import KafkaBroker
 from tests.integration.spark.messages import Message, fresh_topic, produce
 
@@ -40,6 +35,19 @@ def rows(frame: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
+def good_rows(frame: DataFrame, asked: KafkaSource) -> DataFrame:
+    """What may be rows, without the notes beside it."""
+    notes = (REASON, RAW, ORIGIN, "start")
+    return kafka_input(frame, asked).frame.where(f"{REASON} IS NULL").drop(*notes)
+
+
+def bad_rows(frame: DataFrame, asked: KafkaSource) -> list[dict[str, Any]]:
+    given = kafka_input(frame, asked)
+    names = ("origin", "value") if isinstance(given, Lines) else (ORIGIN, RAW)
+    found = given.frame.where(f"{REASON} IS NOT NULL")
+    return rows(found.selectExpr(f"{names[0]} AS origin", f"{REASON} AS reason", f"{names[1]} AS value"))
+
+
 def test_a_message_is_a_line_with_its_place_and_the_columns_asked_for(spark: SparkSession, kafka: KafkaBroker) -> None:
     topic = fresh_topic()
     produce(
@@ -51,20 +59,22 @@ def test_a_message_is_a_line_with_its_place_and_the_columns_asked_for(spark: Spa
             Message(b"not json", b"\xff\xfe", timestamp=NOON),
             Message(None, b"gone", timestamp=NOON),
             Message(b" \n", timestamp=NOON),
+            Message(b"[ ]\n", timestamp=NOON),
         ],
     )
     asked = source(kafka, topic, columns=["key_bytes", "topic", "partition", "offset", "timestamp=at", "headers"])
     frame = read_kafka(spark, asked)
-    lines = sorted(rows(kafka_lines(frame, asked)), key=lambda line: line["_kafka_offset"])
+    lines = sorted(rows(good_rows(frame, asked)), key=lambda line: line["_kafka_offset"])
     assert [bytes(line["value"]) for line in lines] == [b'{"a":\n 1}\n', b"not json", b"{}"]
     assert [line["origin"] for line in lines] == [f"{topic}/0@{n}" for n in range(3)]
     assert [bytes(line["_kafka_key_bytes"]) for line in lines] == [b"k", b"\xff\xfe", b"gone"]
     first = lines[0]
     assert (first["_kafka_topic"], first["_kafka_partition"], first["at"]) == (topic, 0, NOON.replace(tzinfo=None))
     assert first["_kafka_headers"] == [{"key": "h", "value": b"\xff"}]
-    (bad,) = rows(kafka_bad_rows(frame, asked))
-    assert (bad["origin"], bytes(bad["value"])) == (f"{topic}/0@3", b" \n")
-    assert "blank" in bad["reason"]
+    blank, empty = bad_rows(frame, asked)
+    assert (blank["origin"], bytes(blank["value"])) == (f"{topic}/0@3", b" \n")
+    assert "blank" in blank["reason"]
+    assert "an empty list" in empty["reason"]
 
 
 def test_a_message_without_a_value_is_a_bad_row_where_its_key_is_not_kept(
@@ -75,12 +85,12 @@ def test_a_message_without_a_value_is_a_bad_row_where_its_key_is_not_kept(
     for value_format in ("json", "csv"):
         asked = source(kafka, topic, value_format=value_format)
         frame = read_kafka(spark, asked)
-        assert kafka_lines(frame, asked).columns == ["value", "origin"]
-        assert kafka_lines(frame, asked).count() == 2
-        (bad,) = rows(kafka_bad_rows(frame, asked))
+        assert good_rows(frame, asked).columns == ["value", "origin"]
+        assert good_rows(frame, asked).count() == 2
+        (bad,) = bad_rows(frame, asked)
         assert bad == {"origin": f"{topic}/0@1", "reason": "the message has no value", "value": None}
     keyed = source(kafka, topic, columns=["key"])
-    (bad,) = rows(kafka_bad_rows(read_kafka(spark, keyed), keyed))
+    (bad,) = bad_rows(read_kafka(spark, keyed), keyed)
     assert bad["origin"] == f"{topic}/0@2"
     assert "key is not UTF-8" in bad["reason"]
 
@@ -90,9 +100,9 @@ def test_text_is_a_column(spark: SparkSession, kafka: KafkaBroker) -> None:
     produce(spark, kafka, topic, [Message("ü\nx".encode()), Message(None), Message(b""), Message(b"\xff")])
     asked = source(kafka, topic, value_format="text", columns=["offset"])
     frame = read_kafka(spark, asked)
-    found = rows(kafka_rows(frame, asked).orderBy("_kafka_offset"))
+    found = rows(good_rows(frame, asked).orderBy("_kafka_offset"))
     assert [row["value"] for row in found] == ["ü\nx", None, ""]
-    (bad,) = rows(kafka_bad_rows(frame, asked))
+    (bad,) = bad_rows(frame, asked)
     assert (bad["origin"], bytes(bad["value"])) == (f"{topic}/0@3", b"\xff")
 
 
@@ -122,19 +132,19 @@ def test_avro_is_decoded_whole_or_a_bad_row(spark: SparkSession, kafka: KafkaBro
     )
     asked = source(kafka, topic, value_format="avro", avro_schemas=[str(file)], columns=["offset"])
     frame = read_kafka(spark, asked)
-    typed = kafka_rows(frame, asked)
+    typed = good_rows(frame, asked)
     assert typed.schema.simpleString() == "struct<id:bigint,at:timestamp,tags:map<string,string>,_kafka_offset:bigint>"
     assert rows(typed.orderBy("_kafka_offset")) == [
         {"id": 7, "at": NOON.replace(tzinfo=None), "tags": {"a": "b"}, "_kafka_offset": 0},
         {"id": 0, "at": None, "tags": {}, "_kafka_offset": 2},
     ]
-    bad = {row["origin"].rpartition("@")[2]: row for row in rows(kafka_bad_rows(frame, asked))}
+    bad = {row["origin"].rpartition("@")[2]: row for row in bad_rows(frame, asked)}
     assert set(bad) == {"1", "3", "4"}
     assert bytes(bad["1"]["value"]) == good + b"x"
     assert "left over" in bad["1"]["reason"]
     assert bad["3"]["reason"] == "the message has no value"
     keyed = source(kafka, topic, value_format="avro", avro_schemas=[str(file)], columns=["key", "offset"])
-    assert kafka_rows(read_kafka(spark, keyed), keyed).where("_kafka_offset = 3").count() == 1
+    assert good_rows(read_kafka(spark, keyed), keyed).where("_kafka_offset = 3").count() == 1
 
 
 def test_a_batch_has_an_end_that_does_not_move(spark: SparkSession, kafka: KafkaBroker) -> None:
@@ -179,7 +189,7 @@ def test_topics_by_pattern(spark: SparkSession, kafka: KafkaBroker) -> None:
     asked = kafka_source(
         f"kafka://{kafka.address}/", options={"subscribePattern": f"{prefix}-.*"}, columns=["topic"], environment={}
     )
-    assert {row["origin"] for row in rows(kafka_lines(read_kafka(spark, asked), asked))} == {
+    assert {row["origin"] for row in rows(good_rows(read_kafka(spark, asked), asked))} == {
         f"{prefix}-a/0@0",
         f"{prefix}-b/0@0",
     }
