@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,7 @@ _TIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?(?: ?(Z|[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
 )
+_WIDE: Final = Context(prec=80)
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
@@ -151,9 +152,6 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
     if exact != value or len(exact.as_tuple().digits) > precision:
         raise Misfit
     return exact
-
-
-_WIDE: Final = __import__("decimal").Context(prec=80)
 
 
 def boolean(text: str) -> bool:

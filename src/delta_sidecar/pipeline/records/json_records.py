@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, BadRecord, Pa
 FEW: Final = 64
 """So many lines are parsed one by one rather than halved again."""
 FITS: Final = object()
+_WIDE: Final = Context(prec=80)
 
 
 @dataclass(slots=True)
@@ -300,8 +301,8 @@ def _is_exact(array: pa.Array) -> bool:
     if pa.types.is_float64(kind):
         return _all(pc.less(pc.abs(array), float(EXACT_IN_DOUBLE)))
     if pa.types.is_decimal(kind):
-        limit = pa.scalar(Decimal(10) ** (kind.precision - kind.scale), pa.decimal128(38, 0))
-        return _all(pc.less(pc.abs(array), limit))
+        largest = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, _WIDE), kind)
+        return _all(pc.less_equal(pc.abs(array), largest))
     return True
 
 
