@@ -7,6 +7,7 @@ PYTHON ?=
 N ?= 1000000
 EXAMPLES ?= 20000
 CASES ?= 10000
+ROUNDS ?= 20
 WORKERS ?= 2
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
@@ -54,6 +55,10 @@ properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to its files (10000)
 	DELTA_SIDECAR_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz $(PYTEST_ARGS)
+
+.PHONY: races
+races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
+	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers

@@ -167,7 +167,7 @@ def kafka_source(
     _check_brokers(properties, brokers)
     schema = _schema(value_format, avro_schemas)
     named = _columns(columns)
-    _check_clashes(named, schema, value_format)
+    _check_clashes(named, schema)
     return KafkaSource(
         uri,
         brokers,
@@ -365,7 +365,9 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
         if what not in MESSAGE_COLUMNS:
             raise OptionError(f"--kafka-columns {what!r} is none of {', '.join(MESSAGE_COLUMNS)}")
         name = name or f"_kafka_{what}"
-        if not _NAME.fullmatch(name) or name.lower() in _TAKEN or name.startswith("__"):
+        if name.lower() in _TAKEN or name.startswith("__"):
+            raise OptionError(f"--kafka-columns {text!r}: {name} is a name that ingest needs itself; give another")
+        if not _NAME.fullmatch(name):
             raise OptionError(f"--kafka-columns {text!r}: {name!r} is no name of a column")
         if what in found or name.lower() in {other.lower() for other in found.values()}:
             raise OptionError(f"--kafka-columns names {text!r} twice")
@@ -373,8 +375,8 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _check_clashes(columns: Mapping[str, str], schema: AvroSchema | None, value_format: str) -> None:
-    taken = {"value"} if value_format == "text" else {item.name.lower() for item in schema.struct} if schema else set()
+def _check_clashes(columns: Mapping[str, str], schema: AvroSchema | None) -> None:
+    taken = {item.name.lower() for item in schema.struct} if schema else set()
     for what, name in columns.items():
         if name.lower() in taken:
             raise OptionError(f"the value has a column {name}, too; give the other a name: --kafka-columns {what}=NAME")

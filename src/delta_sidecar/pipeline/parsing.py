@@ -2,8 +2,9 @@
 
 Lines may come with a `__reason` why they are no records: then nobody tries to parse them.
 
-Beside the contract's columns a row has `__reason`, `__origin` and `__raw` where it is a record that does not parse, and
-`__problems` where it shows something about the batch that its task has not seen before.
+Beside the contract's columns a row has `__left`, JSON text of what has no place in them; `__reason`, `__origin` and
+`__raw` where it is a record that does not parse; and `__problems` where it shows something about the batch that its
+task has not seen before.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sidecar.pipeline.contract import CORRUPT, RESCUED, Contract, arrow_schema, spark_type
+from delta_sidecar.pipeline.contract import CORRUPT, Contract, arrow_schema, spark_type
 from delta_sidecar.pipeline.records.csv_records import CsvInference, CsvParser, Dialect, header_names
 from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
@@ -29,11 +31,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+LEFT: Final = "__left"
 REASON: Final = "__reason"
 RAW: Final = "__raw"
 PROBLEMS: Final = "__problems"
 _NOTES: Final = pa.schema(
-    [(RESCUED, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
+    [(LEFT, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
 )
 
 
@@ -59,10 +62,18 @@ class Order:
     """Whether every row comes with its text and place."""
 
 
-def order_of(lines: Lines, contract: Contract, time_column: str | None, names: Sequence[str] | None) -> Order:
-    """The order for a contract. The time column is taken as text."""
+def order_of(
+    lines: Lines,
+    contract: Contract,
+    names: Sequence[str] | None,
+    time_column: str | None = None,
+    bucket_column: str | None = None,
+) -> Order:
+    """The order for a contract. The time column is taken as text; so is the bucket, which Delta computes again."""
     source = lines.source
     columns = arrow_schema(contract.schema)
+    if bucket_column is not None:
+        columns = columns.append(pa.field(bucket_column, pa.string()))
     columns = pa.schema([c for c in columns if c.name.casefold() not in {name.casefold() for name in lines.extras}])
     at = next((i for i, name in enumerate(columns.names) if name.casefold() == (time_column or "").casefold()), None)
     if at is not None:
@@ -100,7 +111,7 @@ def inferred(lines: Lines, names: Sequence[str] | None) -> StructType:
     """The schema of all records."""
     from pyspark.sql.types import StructType as Struct
 
-    order = order_of(lines, Contract(Struct([])), None, names)
+    order = order_of(lines, Contract(Struct([])), names)
     ship(lines.frame.sparkSession)
 
     def infer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -221,7 +232,7 @@ class _Files:
             self.names = header_names(first[:after], dialect, self.origin)
             return piece, [first[after:].encode(dialect.encoding)]
         for at, line in enumerate(lines):
-            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff")
+            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff").removesuffix("\r")
             if parser.is_blank(text):
                 continue
             if not dialect.header:
@@ -312,7 +323,8 @@ def _notes(
     for row, record in enumerate(bad, good):
         if record.raw is not None:
             raws[row] = record.raw.encode()
-    all_origins = batch.column("origin").to_pylist()
+    # Spark gives the place of a file as a URI.
+    all_origins = [unquote(origin) for origin in batch.column("origin").to_pylist()]
     origins = [all_origins[places[row]] if row in kept else None for row in range(total)]
     return [rescued, reasons, pa.array(origins, pa.string()), pa.array(raws, pa.binary()), told]
 

@@ -56,6 +56,7 @@ _FOOTER: Final = 64 << 10
 _THREADS: Final = 16
 ORIGIN: Final = "__origin"
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {"recursiveFileLookup": "true", "__globPaths__": "false"}
 """Paths are files, no patterns, and their directories no partitions of Spark's."""
 
@@ -131,6 +132,8 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
         "".encode(encoding)
     except LookupError:
         raise OptionError(f"encoding {encoding!r} is not known") from None
+    if re.fullmatch("utf-?(16|32)", encoding.lower()):
+        raise OptionError(f"encoding {encoding} has two byte orders; say {encoding}LE or {encoding}BE")
 
 
 def source_of(
@@ -224,7 +227,7 @@ def stream_files(spark: SparkSession, source: Source) -> DataFrame:
 
 def _names_reader(reader: Any, source: Source) -> Any:
     # The content is a column that nobody asks for, so no file is opened.
-    return reader.format("binaryFile").options(recursiveFileLookup="true", **source.only(_FILE_OPTIONS))
+    return reader.format("binaryFile").schema(_NAMES).options(recursiveFileLookup="true", **source.only(_FILE_OPTIONS))
 
 
 def files_of(frame: DataFrame) -> list[File]:
@@ -251,11 +254,12 @@ class DirectoryColumn:
         raw = f"regexp_extract(concat('/', {path}), {literal(f'/{re.escape(self.name)}=([^/]*)/')}, 1)"
         there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.name)}=[^/]*/')}"
         # Twice: the path is a URI, and the name of the directory has escapes of its own.
-        value = _decoded_sql(_decoded_sql(raw))
+        value = decoded_sql(decoded_sql(raw))
         return f"CASE WHEN {there} THEN CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {ddl(self.kind)}) END"
 
 
-def _decoded_sql(sql: str) -> str:
+def decoded_sql(sql: str) -> str:
+    """SQL: a text without its percent escapes; a plus is a plus in paths."""
     return f"url_decode(replace({sql}, '+', '%2B'))"
 
 
@@ -360,6 +364,9 @@ def text_frame(spark: SparkSession, source: Source, paths: list[str]) -> DataFra
         options["lineSep"] = source.option("lineSep")
     if source.encoding not in ("utf-8", "utf8"):
         options["encoding"] = source.encoding
+        # Spark looks for the byte of a line end unless it is told the line end: half a character of UTF-16.
+        if source.encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")):
+            options.setdefault("lineSep", "\n")
     frame: DataFrame = spark.read.format("text").options(**options).load(paths)
     return frame
 

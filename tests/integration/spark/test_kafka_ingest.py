@@ -20,7 +20,7 @@ from delta_sidecar.errors import SparkError
 from delta_sidecar.pipeline.ingest import IngestSummary, ingest
 from delta_sidecar.pipeline.kafka import kafka_source
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
-from tests.cli.running import COMMAND, assert_refused, invoke, sidecar
+from tests.cli.running import COMMAND, assert_refused, invoke
 from tests.integration.servers import KafkaBroker
 from tests.integration.spark.messages import Message, fresh_topic, produce
 
@@ -261,7 +261,7 @@ def test_a_stream_that_is_killed_takes_each_message_once(
     ]  # fmt: skip
     killed_while_writing([*COMMAND, *map(str, arguments)], table, tmp_path / "log")
     produce(spark, kafka, topic, [Message(json.dumps({"id": minutes, "ts": "2026-02-11T00:00:00Z"}).encode())])
-    done = sidecar(*arguments).objects
+    done = invoke(*arguments).objects
     assert sum(one["rows"] for one in done) <= minutes + 1
     assert ids(spark, table) == list(range(minutes + 1))
     assert [row["file"] for row in table_rows(spark, bad, "file")] == [f"{topic}/0@{minutes}"]
