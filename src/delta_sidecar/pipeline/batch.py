@@ -198,7 +198,10 @@ class _Parsing:
         order = parsing.order_of(self.lines, contract, self.names, demands.time_name, demands.bucket_column)
         order = replace(order, strict=writing, allow_bad=demands.allow_bad, keep_raw=keep_raw)
         wanted = None if self.target is None else self.target.time_type
-        return _timed(parsing.parsed(self.lines, order), demands, wanted, self.lines.label)
+        frame = parsing.parsed(self.lines, replace(order, rescue=True) if keep_raw else order)
+        if keep_raw and self.lines.source.flag("multiLine"):
+            frame = _with_record(frame)
+        return _timed(frame, demands, wanted, self.lines.label)
 
 
 def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
@@ -266,14 +269,17 @@ def _rescued_of_lines(lines: Lines, contract: Contract, seen: Survey) -> str | N
 def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
     """Reason, origin and text of the records that cannot be in the table."""
     frame, _ = rows.timed(contract, keep_raw=True)
-    raw = RAW
-    if rows.lines.source.flag("multiLine"):
-        # A file is one line there: a row that parses is told by its columns.
-        raw = f"CASE WHEN {REASON} IS NOT NULL THEN {RAW} ELSE {_as_json(_columns(frame))} END"
-    bad_time = _is_bad_time(frame)
-    return frame.where(f"{REASON} IS NOT NULL OR {bad_time}").selectExpr(
-        f"coalesce({REASON}, {literal(_no_time(rows.demands))}) AS {REASON}", ORIGIN, f"{raw} AS {RAW}"
+    return frame.where(f"{REASON} IS NOT NULL OR {_is_bad_time(frame)}").selectExpr(
+        f"coalesce({REASON}, {literal(_no_time(rows.demands))}) AS {REASON}", ORIGIN, RAW
     )
+
+
+def _with_record(frame: DataFrame) -> DataFrame:
+    """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
+    columns = [quoted(field.name) for field in _columns(frame).fields]
+    record = f"CAST(to_json(struct({', '.join([*columns, f'{LEFT} AS {RESCUED}'])})) AS BINARY)"
+    others = [quoted(name) for name in frame.columns if name != RAW]
+    return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
 
 # Typed rows.
