@@ -54,6 +54,10 @@ properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases 
 fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to its files (10000)
 	DELTA_SIDECAR_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz $(PYTEST_ARGS)
 
+.PHONY: ingest-cases
+ingest-cases: setup ## Ingest CASES random landings (10000) on local Spark: every record has its place
+	DELTA_SIDECAR_INGEST_CASES=$(CASES) $(BIN)/python -m pytest -s tests/integration/ingest/test_property.py $(PYTEST_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers
 	$(BIN)/python -m benchmarks --files $(N)

@@ -1,0 +1,250 @@
+"""The rows that a reader gives beside those of the model, value by value: every difference as one line."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from tests.integration.ingest.model import (
+    CORRUPT,
+    RESCUED,
+    Bad,
+    Csv,
+    Either,
+    JsonText,
+    Kept,
+    Num,
+    State,
+    parsed_json,
+)  # fmt: skip
+
+MISSING = object()
+
+
+def row_differences(state: State, rows: Sequence[Mapping[str, Any]], key: str) -> Iterator[str]:
+    """Rows that are missing, too many, or hold another value than the model's; `key` names a column of unique text."""
+    expected = {_identity(row, key): row for row in state.rows}
+    assert len(expected) == len(state.rows), "keys of a case are unique"
+    real: dict[Any, Mapping[str, Any]] = {}
+    for row in rows:
+        identity = _identity(row, key)
+        if identity in real:
+            yield f"row {identity} is there twice"
+        real[identity] = row
+    yield from (f"row {identity} is lost: {expected[identity]}" for identity in expected.keys() - real.keys())
+    yield from (f"row {identity} came from nowhere: {real[identity]}" for identity in real.keys() - expected.keys())
+    for identity in expected.keys() & real.keys():
+        yield from (f"row {identity}: {line}" for line in _row(expected[identity], real[identity]))
+
+
+def _identity(row: Mapping[str, Any], key: str) -> Any:
+    value = _by_name(row, key)
+    if isinstance(value, Kept):
+        value = value.value
+    if isinstance(value, Csv):
+        value = value.text
+    if value is None or value is MISSING:
+        return ("corrupt", str(_by_name(row, CORRUPT)))
+    return value if isinstance(value, str) else repr(value)
+
+
+def _by_name(row: Mapping[str, Any], name: str) -> Any:
+    if name in row:
+        return row[name]
+    return next((value for key, value in row.items() if key.lower() == name.lower()), MISSING)
+
+
+def _row(expected: Mapping[str, Any], real: Mapping[str, Any]) -> Iterator[str]:
+    for name in expected.keys() - {RESCUED}:
+        value = _by_name(real, name)
+        if not same(expected[name], None if value is MISSING else value):
+            yield f"{name} is {value!r}, not {expected[name]!r}"
+    known = {name.lower() for name in expected}
+    yield from (
+        f"{name} is {value!r}, not null"
+        for name, value in real.items()
+        if name.lower() not in known | {RESCUED} and value is not None
+    )
+    rescued = real.get(RESCUED)
+    left = expected.get(RESCUED)
+    if left is None and rescued is not None and rescues({}, parsed_json(rescued)):
+        return
+    if (left is None) != (rescued is None):
+        yield f"{RESCUED} is {rescued!r}, not {left!r}"
+    elif left is not None and rescued is not None:
+        try:
+            value = parsed_json(rescued)
+        except ValueError as error:
+            yield f"{RESCUED} is no JSON ({error}): {rescued!r}"
+            return
+        if not rescues(left, value):
+            yield f"{RESCUED} is {rescued!r}, not {left!r}"
+
+
+def same(expected: Any, real: Any) -> bool:
+    """Whether a value of the table is the expected one."""
+    match expected:
+        case Either(one, other):
+            return same(one, real) or same(other, real)
+        case JsonText(value):
+            return isinstance(real, str) and _json_of(real, value)
+        case Kept(value):
+            return kept(value, real)
+        case dict():
+            if isinstance(real, list):  # a map
+                return len(real) == len(expected) and all(
+                    key in expected and same(expected[key], value) for key, value in real
+                )
+            if not isinstance(real, dict):
+                return False
+            spelled = {name.lower(): value for name, value in expected.items()}
+            if any(value is not None and name.lower() not in spelled for name, value in real.items()):
+                return False
+            return all(same(value, _none_if_missing(_by_name(real, name))) for name, value in expected.items())
+        case list():
+            return (
+                isinstance(real, list)
+                and len(real) == len(expected)
+                and all(same(one, other) for one, other in zip(expected, real))
+            )
+        case float():
+            return isinstance(real, float) and (expected == real or (math.isnan(expected) and math.isnan(real)))
+        case bool() | None:
+            return expected is real
+        case int():
+            return isinstance(real, (int, Decimal)) and not isinstance(real, bool) and expected == real
+        case Decimal():
+            return isinstance(real, Decimal) and expected == real
+        case dt.datetime():
+            return (
+                isinstance(real, dt.datetime)
+                and (real.tzinfo is None) == (expected.tzinfo is None)
+                and real == expected
+            )
+    return type(expected) is type(real) and expected == real
+
+
+def _none_if_missing(value: Any) -> Any:
+    return None if value is MISSING else value
+
+
+def _json_of(text: str, value: Any) -> bool:
+    try:
+        return rescues(value, parsed_json(text))
+    except ValueError:
+        return False
+
+
+def kept(value: Any, real: Any) -> bool:
+    """Whether a value of the source is in the table in whatever type, or as its text."""
+    match value, real:
+        case None, None:
+            return True
+        case str(), str():
+            return value == real
+        case Csv(text), str():
+            return text == real
+        case Csv(text), bool():
+            return text == str(real).lower()
+        case ((Num(text) | Csv(text)), (int() | float() | Decimal())) if not isinstance(real, bool):
+            if text != text.strip() or (text.lstrip("-").startswith("0") and text[1:2].isdigit()):
+                return False
+            try:
+                return real == (float(text) if isinstance(real, float) else Decimal(text))
+            except ArithmeticError:
+                return False
+        case bool(), bool():
+            return value is real
+        case list(), list():
+            return len(value) == len(real) and all(kept(one, other) for one, other in zip(value, real))
+        case dict(), dict():
+            spelled = {name.lower(): part for name, part in value.items()}
+            more = any(part is not None and name.lower() not in spelled for name, part in real.items())
+            return not more and all(kept(part, _none_if_missing(_by_name(real, name))) for name, part in value.items())
+        case _, str():
+            return _json_of(real, value)
+    return same(value, real)
+
+
+def rescues(value: Any, real: Any) -> bool:
+    """Whether JSON (numbers as written) holds a value of the source; null and absent are one."""
+    match value, real:
+        case (None, None):
+            return True
+        case Csv(text), str() | Num():
+            return text == (real if isinstance(real, str) else real.text)
+        case Csv(text), bool():
+            return text == str(real).lower()
+        case Num(a), Num(b):
+            return Decimal(a) == Decimal(b)
+        case float(), _ if math.isnan(value) or math.isinf(value):
+            return real is not None
+        case float(), Num(b):
+            return value == float(b)
+        case bool(), _:
+            return value is real
+        case ((int() | Decimal()), Num(text) | str(text)):
+            try:
+                return Decimal(text) == value
+            except ArithmeticError:
+                return False
+        case dict(), dict():
+            some = {name: part for name, part in value.items() if part is not None}
+            theirs = {name: part for name, part in real.items() if part is not None}
+            return some.keys() == theirs.keys() and all(rescues(part, theirs[name]) for name, part in some.items())
+        case list(), list():
+            return len(value) == len(real) and all(rescues(one, other) for one, other in zip(value, real))
+        case str(), str():
+            return value == real
+    return False
+
+
+def bad_row_differences(state: State, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Bad rows that are missing, too many, or not the text of the record."""
+    texts = Counter(_raw(each) for each in state.bad if each.raw is not None)
+    theirs = Counter(row["raw_bytes"] if row["raw_bytes"] is not None else row["raw"].strip() for row in rows)
+    held = [each for each in state.bad if each.raw is None]
+    missing, more = texts - theirs, theirs - texts
+    yield from (f"bad row is lost: {text!r} ({count})" for text, count in missing.items())
+    if not held:
+        yield from (f"bad row came from nowhere: {text!r} ({count})" for text, count in more.items())
+    for each in held:
+        assert each.holds is not None
+        found = next((row for row in rows if _holds(row, each)), None)
+        if found is None:
+            yield f"bad row is lost: one with {each.holds!r} of {each.file}"
+        else:
+            rows = _less(rows, found)
+    if held and rows:
+        yield f"bad rows came from nowhere: {rows}"
+    for row in rows:
+        yield from (
+            f"{name} of a bad row is empty: {row}" for name in ("file", "reason", "ingested_at") if not row[name]
+        )
+    if not held:
+        files = Counter((_raw(each), each.file.split("/")[-1]) for each in state.bad)
+        named = Counter(
+            (row["raw_bytes"] if row["raw_bytes"] is not None else row["raw"].strip(), row["file"].split("/")[-1])
+            for row in rows
+        )
+        if files != named and not missing and not more:
+            yield f"bad rows name other files: {sorted(map(str, named - files))}, not {sorted(map(str, files - named))}"
+
+
+def _less(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows without one of them, once."""
+    place = next(number for number, row in enumerate(rows) if row is one)
+    return [*rows[:place], *rows[place + 1 :]]
+
+
+def _raw(each: Bad) -> str | bytes:
+    assert each.raw is not None
+    return each.raw if isinstance(each.raw, bytes) else each.raw.strip()
+
+
+def _holds(row: Mapping[str, Any], each: Bad) -> bool:
+    return row["raw"] is not None and str(each.holds) in row["raw"]
