@@ -378,13 +378,13 @@ def _zoned(time: dt.datetime) -> str:
 
 
 def _epoch(plan: Plan) -> int:
-    micros = (_time(plan) - EPOCH) // dt.timedelta(microseconds=1)
-    unit = {"epoch-seconds": 10**6, "epoch-millis": 10**3, "epoch-micros": 1, "epoch-nanos": 1}[plan.time_format or ""]
-    return (
-        micros * 1000 + (plan.drawn.choice([0, 999]) if micros > 0 else 0)
-        if plan.time_format == "epoch-nanos"
-        else micros // unit
-    )
+    time = _time(plan)
+    if plan.time_format == "epoch-nanos" and time.year > 2200:
+        time = time.replace(year=2200)  # nanoseconds have 64 bits
+    micros = (time - EPOCH) // dt.timedelta(microseconds=1)
+    if plan.time_format == "epoch-nanos":
+        return micros * 1000 + (plan.drawn.choice([0, 999]) if micros > 0 else 0)
+    return micros // {"epoch-seconds": 10**6, "epoch-millis": 10**3, "epoch-micros": 1}[plan.time_format or ""]
 
 
 def _bad_time(plan: Plan) -> str:
@@ -632,7 +632,7 @@ def _file_lines(plan: Plan, noise: Noise, rows: int, new: dict[str, Type], first
         columns = [column for column in columns if column.name == KEY or drawn.random() > 0.15]
         columns += [Column(name, kind) for name, kind in new.items() if drawn.random() < 0.6]
         drawn.shuffle(columns)
-    spelling = {column.name: column.name for column in columns}
+    spelling = {name: name for name in ("ts", *(column.name for column in columns))}
     if drawn.random() < 0.2 and plan.read.get("header") != "false":
         spelling = {name: _other_case(drawn, name) for name in spelling}
     records: list[Any] = []
@@ -688,7 +688,7 @@ def _record(
         if time is not None or drawn.random() < 0.5:
             record["meta"] = {"note": "n", "ts": time} if drawn.random() < 0.5 else {"ts": time, "note": None}
     elif time is not None or drawn.random() < 0.5:
-        record["ts"] = time
+        record[spelling["ts"]] = time
     if drawn.random() < 0.03 and plan.source_format == "json":
         record["_event_hour"] = "1999010100"
     return record
@@ -765,7 +765,7 @@ def _csv_file(plan: Plan, columns: Sequence[Column], spelling: dict[str, str], r
     encoding = plan.read.get("encoding", "UTF-8")
     names = [spelling[column.name] for column in columns]
     place = 1 if plan.read.get("header") == "false" else drawn.randint(0, len(names))
-    names.insert(place, "ts")
+    names.insert(place, spelling["ts"])
     if not records and (drawn.random() < 0.5 or plan.read.get("header") == "false"):
         return b""
     lines: list[bytes] = []
