@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from urllib.parse import unquote
 
 from tests.integration.ingest.model import (
     CORRUPT,
@@ -206,7 +207,7 @@ def rescues(value: Any, real: Any) -> bool:
 def bad_row_differences(state: State, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Bad rows that are missing, too many, or not the text of the record."""
     texts = Counter(_raw(each) for each in state.bad if each.raw is not None)
-    theirs = Counter(row["raw_bytes"] if row["raw_bytes"] is not None else row["raw"].strip() for row in rows)
+    theirs = Counter(_raw_of(row) for row in rows)
     held = [each for each in state.bad if each.raw is None]
     missing, more = texts - theirs, theirs - texts
     yield from (f"bad row is lost: {text!r} ({count})" for text, count in missing.items())
@@ -226,11 +227,9 @@ def bad_row_differences(state: State, rows: Sequence[Mapping[str, Any]]) -> Iter
             f"{name} of a bad row is empty: {row}" for name in ("file", "reason", "ingested_at") if not row[name]
         )
     if not held:
+        names = {each.file.split("/")[-1] for each in state.bad}
         files = Counter((_raw(each), each.file.split("/")[-1]) for each in state.bad)
-        named = Counter(
-            (row["raw_bytes"] if row["raw_bytes"] is not None else row["raw"].strip(), row["file"].split("/")[-1])
-            for row in rows
-        )
+        named = Counter((_raw_of(row), _file_name(row["file"], names)) for row in rows)
         if files != named and not missing and not more:
             yield f"bad rows name other files: {sorted(map(str, named - files))}, not {sorted(map(str, files - named))}"
 
@@ -244,6 +243,16 @@ def _less(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> list[Map
 def _raw(each: Bad) -> str | bytes:
     assert each.raw is not None
     return each.raw if isinstance(each.raw, bytes) else each.raw.strip()
+
+
+def _raw_of(row: Mapping[str, Any]) -> str | bytes:
+    return row["raw"].strip() if row["raw_bytes"] is None else row["raw_bytes"]
+
+
+def _file_name(place: str, names: Collection[str]) -> str:
+    """The name of the file at a place, which may be a URI."""
+    name = place.split("/")[-1]
+    return name if name in names else unquote(name)
 
 
 def _holds(row: Mapping[str, Any], each: Bad) -> bool:

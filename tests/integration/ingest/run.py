@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import deltalake
 import pyarrow as pa
@@ -199,7 +200,8 @@ def _check_refusal(run: Run, outcome: Done | Refusal, message: str, before: list
     reasons = outcome.reasons if isinstance(outcome, Refusal) else outcome.may_refuse
     if not reasons:
         raise CaseError(f"refused: {message}")
-    if not any(all(word in message for word in reason) for reason in reasons):
+    told = f"{message}\n{unquote(message)}"  # places may be URIs
+    if not any(all(word in told for word in reason) for reason in reasons):
         raise CaseError(f"refused, and none of {reasons[:5]} is named: {message}")
     if _logs(run) != before:
         raise CaseError(f"refused, but something was written: {_logs(run)}, not {before}: {message}")
