@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import (
     AccessDeniedError,
+    ConflictError,
     CorruptDataError,
     CorruptIndexError,
     CorruptLogError,
@@ -63,6 +64,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AccessDeniedError",
+    "ConflictError",
     "CorruptDataError",
     "CorruptIndexError",
     "CorruptLogError",

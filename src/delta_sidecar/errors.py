@@ -21,6 +21,7 @@ DeltaSidecarError
 │   ├── ObjectChangedError      compare-and-swap met another object than expected
 │   ├── AccessDeniedError       credentials missing, wrong or not allowed
 │   └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
+├── ConflictError               run it again: other writers were faster, at every attempt
 └── SparkError                  mend Spark: its installation, its settings, or the job it ran
 
 Every message says what, where, and what to do next, in one line; secrets never appear in it.
@@ -111,6 +112,10 @@ class AccessDeniedError(StorageError):
 
 class StoreUnavailableError(StorageError):
     """The store did not answer, throttled, or broke off, after all retries."""
+
+
+class ConflictError(DeltaSidecarError):
+    """Other writers of the table were faster, at every attempt; nothing was written."""
 
 
 class SparkError(DeltaSidecarError):

@@ -31,7 +31,7 @@ def reported(verbose: bool, storage_options: Mapping[str, str]) -> Iterator[None
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except DeltaSidecarError as error:
-        _say(_without_secrets(str(error), storage_options))
+        _say(without_secrets(str(error), storage_options))
         raise typer.Exit(MENDABLE) from None
     except (typer.Exit, typer.BadParameter):
         raise
@@ -46,22 +46,27 @@ def say_usage(message: str, command: str) -> None:
     _say(f"{told.rstrip('.')}; see {command} --help")
 
 
+def say_line(text: str, storage_options: Mapping[str, str]) -> None:
+    """One line on stderr beside a result, without secrets."""
+    _say(without_secrets(text, storage_options))
+
+
 def _unexpected(error: Exception, verbose: bool, storage_options: Mapping[str, str]) -> None:
     if verbose:
         import traceback
 
         trace = "".join(traceback.format_exception(error))
-        sys.stderr.write(_without_secrets(trace, storage_options))
+        sys.stderr.write(without_secrets(trace, storage_options))
         return
     text = f"unexpected {type(error).__name__}: {error}; run again with --verbose to see where"
-    _say(_without_secrets(text, storage_options))
+    _say(without_secrets(text, storage_options))
 
 
 def _say(text: str) -> None:
     sys.stderr.write(f"sidecar: {' '.join(text.split())}\n")
 
 
-def _without_secrets(text: str, storage_options: Mapping[str, str]) -> str:
+def without_secrets(text: str, storage_options: Mapping[str, str]) -> str:
     """The last line of defence: messages are made without secrets, but not all of them are ours."""
     for name, value in storage_options.items():
         if value and any(word in name.lower() for word in _SECRET_WORDS):

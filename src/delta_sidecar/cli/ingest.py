@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import OptionError
 from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments, check_bucket, load_table
+from delta_sidecar.pipeline.event_time import check_time_format, time_name
 from delta_sidecar.pipeline.ingest import INDEX_WHEN, IndexWhen, IngestSummary, bytes_of, ingest
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
@@ -32,7 +34,11 @@ class Order:
     file_format: str | None = None
     read_options: Mapping[str, str] = field(default_factory=dict)
     target_file_size: str = "128MB"
+    schema_file: str | None = None
+    time_format: str | None = None
     merge_schema: bool = False
+    rescue: bool = False
+    bad_rows: str | None = None
     app_id: str | None = None
     batch_id: int | None = None
     table_properties: Mapping[str, str] = field(default_factory=dict)
@@ -45,6 +51,8 @@ class Order:
     def check(self) -> None:
         """What can be known to be wrong before Spark is started."""
         bytes_of(self.target_file_size)
+        check_time_format(self.time_format)
+        self.schema  # noqa: B018 - a file that cannot be read is told before Spark is started
         if self.stream and self.checkpoint_location is None:
             raise OptionError("--stream needs --checkpoint-location: where Spark writes down how far it came")
         if self.stream and self.batch_id is not None:
@@ -54,10 +62,21 @@ class Order:
         if not self.stream and (self.app_id is None) != (self.batch_id is None):
             raise OptionError("--app-id and --batch-id go together: both, or none")
         source_of(self.source, self.file_format, self.read_options, self.storage_options)
-        bucket = bucket_of_arguments(self.time_column, self.bucket, self.bucket_column)
+        bucket = bucket_of_arguments(time_name(self.time_column), self.bucket, self.bucket_column)
         table = load_table(open_store(self.table, self.storage_options))
         if table is not None:
             check_bucket(table, bucket)
+
+    @property
+    def schema(self) -> str | None:
+        """The text of the schema file."""
+        if self.schema_file is None:
+            return None
+        try:
+            return Path(self.schema_file).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is no text"
+            raise OptionError(f"--schema {self.schema_file} cannot be read: {reason}") from None
 
     @property
     def shared(self) -> dict[str, Any]:
@@ -69,7 +88,11 @@ class Order:
             "read_options": self.read_options,
             "target_file_size": self.target_file_size,
             "app_id": self.app_id,
+            "schema": self.schema,
+            "time_format": self.time_format,
             "merge_schema": self.merge_schema,
+            "rescue": self.rescue,
+            "bad_rows": self.bad_rows,
             "table_properties": self.table_properties,
             "storage_options": self.storage_options,
             "index": self.index,
@@ -87,7 +110,7 @@ def index_when(text: str) -> IndexWhen:
 def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool, verbose: bool) -> None:
     """Carry out an order on a session made for it."""
     order.check()
-    uris = [order.source, order.table, *([order.checkpoint_location] if order.checkpoint_location else [])]
+    uris = [order.source, order.table, *filter(None, (order.checkpoint_location, order.bad_rows))]
     with Progress() as progress:
         progress.say("starting Spark")
         with spark_session(master, conf, order.storage_options, uris, "delta-sidecar ingest", verbose) as spark:
@@ -139,6 +162,8 @@ def _lines(found: list[IngestSummary]) -> Iterator[tuple[str, str]]:
     yield "rows", "not told: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
     if nulls := sum(done.null_bucket_rows or 0 for done in found):
         yield "without a time", f"{nulls:,} rows, in the null bucket"
+    if bad := sum(done.bad_rows for done in found):
+        yield "bad rows", f"{bad:,}, put aside"
     yield "files", f"{sum(done.files for done in found):,}, {sum(done.bytes for done in found):,} bytes"
     yield "buckets", f"{sum(done.buckets for done in found):,}"
     if replayed := sum(done.skipped_as_replayed for done in found):

@@ -208,7 +208,16 @@ def history(
 def ingest(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Files of events, or a Delta table: a path or URI.")],
     table: given.Table,
-    time_column: Annotated[str, typer.Option("--time-column", metavar="NAME", help="When an event happened.")],
+    time_column: Annotated[
+        str, typer.Option("--time-column", metavar="NAME", help="When an event happened; meta.ts for a nested one.")
+    ],
+    time_format: Annotated[
+        str | None,
+        typer.Option("--time-format", metavar="FORMAT", help="epoch-seconds, -millis, -micros, -nanos or a pattern."),
+    ] = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="FILE", help="What the source must fit: DDL, or Spark's JSON.")
+    ] = None,
     bucket: Annotated[str, typer.Option("--bucket", help="month, day, hour, minute or second, in UTC.")] = "hour",
     bucket_column: Annotated[
         str | None, typer.Option("--bucket-column", metavar="NAME", help="Default: _event_hour, by the bucket.")
@@ -217,7 +226,8 @@ def ingest(
         str, typer.Option("--target-file-size", metavar="SIZE", help="A bucket above it has several files.")
     ] = "128MB",
     file_format: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="parquet, json, csv or delta; told by names else.")
+        str | None,
+        typer.Option("--format", metavar="NAME", help="parquet, json, csv or delta; by the files' names without it."),
     ] = None,
     read_option: Annotated[
         list[str] | None, typer.Option("--read-option", metavar="NAME=VALUE", help="For Spark's reader, e.g. sep=;.")
@@ -225,6 +235,13 @@ def ingest(
     app_id: Annotated[str | None, typer.Option("--app-id", help="With --batch-id: add this batch only once.")] = None,
     batch_id: Annotated[int | None, typer.Option("--batch-id", min=0, help="Numbers that grow.")] = None,
     merge_schema: Annotated[bool, typer.Option("--merge-schema", help="Add new columns to the table.")] = False,
+    rescue: Annotated[
+        bool, typer.Option("--rescue", help="Keep what does not fit as JSON text in the column _rescued.")
+    ] = False,
+    bad_rows: Annotated[
+        str | None,
+        typer.Option("--bad-rows", metavar="TABLE", help="Put records that cannot be read aside, in a Delta table."),
+    ] = None,
     table_property: Annotated[
         list[str] | None, typer.Option("--table-property", metavar="NAME=VALUE", help="If the table is made.")
     ] = None,
@@ -251,8 +268,9 @@ def ingest(
         from delta_sidecar.cli.ingest import Order, index_when, run
 
         order = Order(
-            source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, merge_schema,
-            app_id, batch_id, properties, index_when(index), stream, checkpoint_location, every, stores,
+            source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, schema,
+            time_format, merge_schema, rescue, bad_rows, app_id, batch_id, properties, index_when(index), stream,
+            checkpoint_location, every, stores,
         )  # fmt: skip
         run(order, master, settings, json, verbose)
 
@@ -320,11 +338,13 @@ def verify(
 
 @app.command(epilog="Example: sidecar maintain ./events --dry-run, then the same without it")
 def maintain(
-    table: given.Table,
+    tables: Annotated[
+        list[str], typer.Argument(metavar="TABLE...", help="Where the tables are: paths or URIs, one after the other.")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what each step would do; write nothing.")] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="STEP", help="optimize, vacuum, checkpoint, index, garbage; repeatable."),
+        typer.Option("--only", metavar="STEP", help="optimize, vacuum, index, garbage, checkpoint; repeatable."),
     ] = None,
     skip: Annotated[
         list[str] | None, typer.Option("--skip", metavar="STEP", help="All steps but this one; repeatable.")
@@ -342,13 +362,16 @@ def maintain(
     storage_option: given.StorageOption = None,
     verbose: given.Verbose = False,
 ) -> None:
-    """Put small files together, delete old ones, make a checkpoint and its index, drop what indexes left behind."""
+    """Put small files together, delete old ones, bring the index up to date, drop what old indexes left behind.
+
+    The checkpoint step runs only with --only checkpoint: it aborts writers that are at work.
+    """
     stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
     _log_to_stderr(verbose)
     with reported(verbose, stores):
         from delta_sidecar.cli.maintain import Order, run
 
-        order = Order(table, dry_run, only or (), skip or (), retain_hours, target_file_size, stores)
+        order = Order(tables, dry_run, only or (), skip or (), retain_hours, target_file_size, stores)
         run(order, master, settings, json)
 
 

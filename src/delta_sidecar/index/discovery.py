@@ -17,7 +17,8 @@ from delta_sidecar.errors import (
     UnsupportedTableError,
 )
 from delta_sidecar.index.manifest import CommitIdentity, Hint, Manifest, decode
-from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name, manifest_version
+from delta_sidecar.index.names import DIRECTORIES, HINT, directory_for, manifest_name, manifest_version
+from delta_sidecar.log.actions import Protocol
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.names import commit_name
 from delta_sidecar.log.segment import Listing
@@ -78,6 +79,15 @@ def read_hint(store: Store, directory: str) -> int | None:
         return hinted_version(store.get(f"{directory}/{HINT}"))
     except ObjectNotFoundError:
         return None
+
+
+def newest_index(store: Store, protocol: Protocol, head: int) -> int:
+    """The version of the newest index at or below a version, -1 if there is none: as the hint has it, in one request;
+    by the names of manifests where the hint is lost, or of another table at the same place. The index is not opened."""
+    hint = read_hint(store, directory_for(protocol))
+    if hint is not None and hint <= head:
+        return hint
+    return next((version for version, _, _ in listed_manifests(store) if version <= head), -1)
 
 
 def hinted_version(data: Buffer) -> int | None:

@@ -6,15 +6,17 @@ rows would be lost without a word. So a table is refused unless its bucket is ou
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import InputError, OptionError, TableNotFoundError
 from delta_sidecar.log.schema import StructField
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.pipeline.contract import ddl
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket import (
@@ -25,12 +27,14 @@ from delta_sidecar.values.bucket import (
     TimeType,
     bucket_columns,
     bucket_expression,
+    literal,
     quoted,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructField as SparkField
+    from pyspark.sql.types import StructType
 
 _log = logging.getLogger(__name__)
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
@@ -115,20 +119,32 @@ def create_table(
     time_type: TimeType,
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """Make the table, empty. Someone who makes it at the same moment is no harm: it is checked after."""
+    """Make the table, empty. One that is there by then stays as it is; to be made at the same moment is a conflict."""
     statement = create_statement(uri, schema, bucket, time_type, properties)
     with spark_failures(f"{uri} could not be created"):
         spark.sql(statement)
 
 
+def has_columns(snapshot: Snapshot, schema: StructType, bucket: Bucket) -> bool:
+    """Whether a table has exactly these columns beside its bucket."""
+    from pyspark.sql.types import StructType as Struct
+
+    there = Struct.fromJson(json.loads(snapshot.metadata.schemaString or '{"fields": []}'))
+    return [_column(f) for f in schema.fields] == [_column(f) for f in there.fields if f.name != bucket.column]
+
+
+def _column(field: SparkField) -> tuple[str, str]:
+    return field.name, field.dataType.simpleString()
+
+
 def create_statement(
     uri: str, schema: StructType, bucket: Bucket, time_type: TimeType, properties: Mapping[str, str] | None = None
 ) -> str:
-    columns = [f"{quoted(field.name)} {_ddl(field.dataType)}" for field in schema.fields]
+    columns = [f"{quoted(field.name)} {ddl(field.dataType)}" for field in schema.fields]
     expression = bucket_expression(quoted(bucket.time_column), bucket.granularity, time_type)
     columns.append(f"{quoted(bucket.column)} STRING GENERATED ALWAYS AS ({expression})")
     wanted = _mapping(schema) | dict(properties or {})
-    listed = ", ".join(f"{_literal(name)} = {_literal(value)}" for name, value in wanted.items())
+    listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in wanted.items())
     return (
         f"CREATE TABLE IF NOT EXISTS delta.{quoted(uri)} ({', '.join(columns)}) USING delta "
         f"PARTITIONED BY ({quoted(bucket.column)})" + (f" TBLPROPERTIES ({listed})" if listed else "")
@@ -148,85 +164,3 @@ def _names(kind: Any) -> Iterator[str]:
     for part in ("elementType", "keyType", "valueType"):
         if hasattr(kind, part):
             yield from _names(getattr(kind, part))
-
-
-def _ddl(kind: DataType) -> str:
-    """A type as SQL, with all its fields; Spark's own short text leaves some out of a wide struct."""
-    from pyspark.sql import types as t
-
-    if isinstance(kind, t.StructType):
-        return f"STRUCT<{', '.join(f'{quoted(f.name)}: {_ddl(f.dataType)}' for f in kind.fields)}>"
-    if isinstance(kind, t.ArrayType):
-        return f"ARRAY<{_ddl(kind.elementType)}>"
-    if isinstance(kind, t.MapType):
-        return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
-    return kind.simpleString()
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A column that the table has otherwise."""
-
-    path: str
-    source: str
-    table: str
-
-    def __str__(self) -> str:
-        return f"{self.path} is {self.source}, in the table {self.table}"
-
-
-def check_columns(source: StructType, table: StructType, merge_schema: bool, where: str) -> None:
-    """Refuse columns the table does not have, and types it has otherwise, by name."""
-    new, wrong = _differences(source, table, "")
-    if wrong:
-        told = _some(map(str, wrong))
-        raise InputError(f"{where}: columns do not fit: {told}; cast them, or ingest into a new table")
-    if new and not merge_schema:
-        raise InputError(f"{where} has no columns {_some(new)}; pass --merge-schema (merge_schema=True) to add them")
-
-
-def _some(items: Iterable[str]) -> str:
-    listed = list(items)
-    return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")
-
-
-def _differences(source: Any, table: Any, path: str) -> tuple[list[str], list[Mismatch]]:
-    """New fields and other types, into structs, arrays and maps."""
-    from pyspark.sql import types as t
-
-    if isinstance(source, t.StructType) and isinstance(table, t.StructType):
-        return _struct_differences(source, table, path)
-    new: list[str] = []
-    wrong: list[Mismatch] = []
-    if type(source) is not type(table) or (isinstance(source, t.AtomicType) and source != table):
-        return new, [] if _widens(source, table) else [Mismatch(path, source.simpleString(), table.simpleString())]
-    for part in ("elementType", "keyType", "valueType"):
-        if hasattr(source, part):
-            more, others = _differences(getattr(source, part), getattr(table, part), path)
-            new, wrong = new + more, wrong + others
-    return new, wrong
-
-
-def _struct_differences(source: StructType, table: StructType, path: str) -> tuple[list[str], list[Mismatch]]:
-    known = {field.name.casefold(): field for field in table.fields}
-    new: list[str] = []
-    wrong: list[Mismatch] = []
-    for field in source.fields:
-        there, name = known.get(field.name.casefold()), f"{path}.{field.name}" if path else field.name
-        more, others = ([name], []) if there is None else _differences(field.dataType, there.dataType, name)
-        new, wrong = new + more, wrong + others
-    return new, wrong
-
-
-_WIDER = ("tinyint", "smallint", "int", "bigint"), ("float", "double")
-
-
-def _widens(source: DataType, table: DataType) -> bool:
-    """Whether every value of one type is one of the other: Delta then casts by itself."""
-    names = source.simpleString(), table.simpleString()
-    return any(set(names) <= set(line) and line.index(names[0]) <= line.index(names[1]) for line in _WIDER)

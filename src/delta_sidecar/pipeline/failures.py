@@ -6,26 +6,55 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from delta_sidecar.errors import InputError, SparkError
+from delta_sidecar import errors
+from delta_sidecar.errors import DeltaSidecarError, InputError, SparkError
 
 _LONGEST = 500
 _TELLING = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ?(.*)")
-_INPUT = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "MALFORMED", "FAILED_READ_FILE", "CAST_INVALID_INPUT")
-"""Conditions that the source is to blame for, by how they begin."""
+_OURS = re.compile(r"delta_sidecar\.errors\.(\w+): (.+)")
+_INPUT = (
+    "PATH_NOT_FOUND",
+    "UNABLE_TO_INFER_SCHEMA",
+    "MALFORMED",
+    "FAILED_READ_FILE",
+    "CAST_INVALID_INPUT",
+    "PARSE_SYNTAX_ERROR",
+    "PARSE_EMPTY_STATEMENT",
+    "INCONSISTENT_BEHAVIOR_CROSS_VERSION",
+    "INVALID_DATETIME_PATTERN",
+    "UNSUPPORTED_DATATYPE",
+)
+"""Conditions that the source or an argument is to blame for, by how they begin."""
 
 
 @contextmanager
 def spark_failures(what: str) -> Iterator[None]:
-    """Whatever Spark raises in the block, as one line that begins with what was being done."""
+    """Whatever Spark raises in the block, as one line that begins with what was being done.
+
+    An error of ours that a task or a stream raised comes back from Spark as text: it is raised again as what it was.
+    """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        condition, line = told(str(error))
+        text = str(error)
+        own = own_error(text)
+        if own is not None:
+            raise own from error
+        condition, line = told(text)
         kind = InputError if condition.startswith(_INPUT) else SparkError
         raise kind(f"{what}: {line}") from error
+
+
+def own_error(text: str) -> DeltaSidecarError | None:
+    """The error of ours that a Java stack trace tells of."""
+    match = _OURS.search(text)
+    kind = getattr(errors, match[1], None) if match else None
+    if match is None or not isinstance(kind, type) or not issubclass(kind, DeltaSidecarError):
+        return None
+    return kind(match[2].strip())
 
 
 def told(text: str) -> tuple[str, str]:

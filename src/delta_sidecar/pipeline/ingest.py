@@ -15,34 +15,38 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
-from delta_sidecar.errors import InputError, OptionError
+from delta_sidecar.errors import InputError, OptionError, StorageError
+from delta_sidecar.index.discovery import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
+from delta_sidecar.pipeline.bad_rows import bad_rows_frame, write_bad_rows
+from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
     Bucket,
     bucket_of_arguments,
     check_bucket,
-    check_columns,
     create_table,
+    has_columns,
     load_table,
     time_type_of,
 )
-from delta_sidecar.pipeline.event_time import bucket_number, with_time
+from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_committed
+from delta_sidecar.pipeline.contract import without
+from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, time_name
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.layout import (
-    count_buckets,
     hashable_columns,
     needs_estimate,
     plan_layout,
     sampled_bytes_per_row,
 )
-from delta_sidecar.pipeline.session import set_storage_options
-from delta_sidecar.pipeline.sources import Source, read_source, source_of
+from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
+from delta_sidecar.pipeline.sources import Rows, Source, list_files, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import TimeType, quoted
+from delta_sidecar.values.bucket import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +69,7 @@ class IngestSummary:
     rows: int | None
     """None where the table keeps no statistics."""
     null_bucket_rows: int | None
-    """Rows without a time, or with text that is none."""
+    """Rows without a time."""
     files: int
     bytes: int
     buckets: int
@@ -75,6 +79,8 @@ class IngestSummary:
     """The batch had been committed before, and nothing was added."""
     indexed: bool
     seconds: float
+    bad_rows: int = 0
+    """Records that were put aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +90,20 @@ class Settings:
     table: str
     bucket: Bucket
     target_file_size: int | None = DEFAULT_FILE_SIZE
+    time_column: str = ""
+    """The time as the source has it; the bucket names the column of the table."""
+    time_format: str | None = None
+    schema: StructType | str | None = None
     merge_schema: bool = False
+    rescue: bool = False
+    bad_rows: str | None = None
     table_properties: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     index: IndexWhen = "checkpoint"
     after_commit: Callable[[int], None] | None = None
     on_progress: Callable[[str], None] | None = None
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    """How often a batch that lost against another writer is tried again."""
 
     def say(self, what: str) -> None:
         _log.info("%s: %s", self.table, what)
@@ -98,6 +112,22 @@ class Settings:
 
     def open_store(self) -> Store:
         return open_store(self.table, self.storage_options)
+
+    @property
+    def demands(self) -> Demands:
+        """What is asked of every batch."""
+        return Demands(
+            self.time_column,
+            self.bucket.granularity,
+            self.bucket.column,
+            self.schema,
+            self.merge_schema,
+            self.rescue,
+            self.time_format,
+            self.target_file_size is not None,
+            self.bad_rows is not None,
+            self.say,
+        )
 
     @property
     def place(self) -> str:
@@ -115,10 +145,14 @@ def ingest(
     bucket_column: str | None = None,
     source_format: str | None = None,
     read_options: Mapping[str, str] | None = None,
+    schema: StructType | str | None = None,
+    time_format: str | None = None,
+    merge_schema: bool = False,
+    rescue: bool = False,
+    bad_rows: str | os.PathLike[str] | None = None,
     target_file_size: int | str | None = DEFAULT_FILE_SIZE,
     app_id: str | None = None,
     batch_id: int | None = None,
-    merge_schema: bool = False,
     table_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     index: IndexWhen = "checkpoint",
@@ -127,21 +161,34 @@ def ingest(
 ) -> IngestSummary:
     """Add a batch (a frame, or the files at a path) to a table, which is made if it is not there.
 
-    `target_file_size`: bytes, or text such as `128MB`; None never splits a bucket, and then nothing is counted first.
+    The batch is held to one contract: `schema` (a StructType, DDL, or Spark's JSON), else the table's schema, else the
+    one inferred from the batch. What the contract lacks is refused by name, added (`merge_schema`), or kept as JSON
+    text in `_rescued` (`rescue`). Records that cannot be read are refused, or written to the Delta table at `bad_rows`.
+
+    `time_column` may be a field inside a struct (`meta.ts`). `time_format`: `epoch-seconds`, `-millis`, `-micros` or
+    `-nanos`, or a pattern of Spark's. `target_file_size`: bytes, or text such as `128MB`; None never splits a bucket.
     `app_id` and `batch_id` together make the batch one that is added once. `after_commit` is called with the version.
     """
     settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, merge_schema, table_properties,
-        storage_options, index, after_commit, on_progress,
+        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
+        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
     )  # fmt: skip
     once = _once(app_id, batch_id)
     session = session_of(source, spark)
     if not isinstance(source, (str, os.PathLike)):
         give_access(session, settings, None)
-        return ingest_batch(session, source, settings, once)
+        return ingest_batch(session, Rows(source, "the DataFrame"), settings, once)
     files = source_of(source, source_format, read_options, storage_options)
     give_access(session, settings, files)
-    return ingest_batch(session, _Pending(session, files), settings, once)
+    return ingest_batch(session, files_at(session, files), settings, once)
+
+
+def files_at(spark: SparkSession, source: Source) -> Input:
+    """What a batch of everything at a place is made of."""
+    if source.format == "delta":
+        with spark_failures(f"{source.uri} cannot be read as delta"):
+            return Rows(spark.read.format("delta").options(**source.options).load(source.place), source.uri)
+    return Files(source, list_files(spark, source))
 
 
 def settings_of(
@@ -150,7 +197,11 @@ def settings_of(
     bucket: str,
     bucket_column: str | None,
     target_file_size: int | str | None,
+    time_format: str | None,
+    schema: StructType | str | None,
     merge_schema: bool,
+    rescue: bool,
+    bad_rows: str | os.PathLike[str] | None,
     table_properties: Mapping[str, str] | None,
     storage_options: Mapping[str, str] | None,
     index: IndexWhen,
@@ -160,11 +211,21 @@ def settings_of(
     """The arguments of an ingest, checked."""
     if index not in INDEX_WHEN:
         raise OptionError(f"index {index!r} is none of {', '.join(INDEX_WHEN)}")
+    check_time_format(time_format)
+    place = parse_location(table)
+    aside = None if bad_rows is None else parse_location(bad_rows)
+    if aside is not None and (aside == place or place.relative(aside) is not None):
+        raise OptionError("the bad rows need a place outside of the table")
     return Settings(
-        parse_location(table).text,
-        bucket_of_arguments(time_column, bucket, bucket_column),
+        place.text,
+        bucket_of_arguments(time_name(time_column), bucket, bucket_column),
         None if target_file_size is None else bytes_of(target_file_size),
+        time_column,
+        time_format,
+        schema,
         merge_schema,
+        rescue,
+        None if aside is None else aside.text,
         dict(table_properties or {}),
         storage_options,
         index,
@@ -205,46 +266,97 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
     """Credentials for Spark, where they were given; else it has its own."""
     if settings.storage_options:
-        set_storage_options(spark, [settings.table, *([source.uri] if source else [])], settings.storage_options)
+        places = [settings.table, source.uri if source else None, settings.bad_rows]
+        set_storage_options(spark, [place for place in places if place], settings.storage_options)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    """Files that become a frame when the table's schema is known."""
+def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
+    """One batch, from the look at the table to the summary. A writer that was faster means another attempt."""
+    batch = _Batch(spark, source, settings, once, settings.open_store())
+    outcome = until_committed(
+        batch.attempt,
+        batch.committed,
+        settings.retry,
+        what=f"{settings.table}: the batch",
+        may_retry=batch.may_retry,
+        say=settings.say,
+    )
+    if isinstance(outcome, IngestSummary):
+        return outcome
+    return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """A batch on its way into the table. Every attempt begins with the table as it is then."""
 
     spark: SparkSession
-    source: Source
+    source: Input
+    settings: Settings
+    once: tuple[str, int] | None
+    store: Store
+    token: str = field(default_factory=lambda: f"delta-sidecar ingest {uuid4()}")
+    """Marks the commit of this batch, whichever attempt makes it."""
+    begun: float = field(default_factory=time.monotonic)
+    snapshot: Snapshot | None = None
+    """The table as the last attempt saw it."""
+    before: int | None = None
+    """The version before the first write; None while nothing was written."""
+    bad_rows: int = 0
+    """Records that were put aside."""
 
-    def frame(self, time_column: str, table: StructType | None, merge_schema: bool) -> DataFrame:
-        return read_source(self.spark, self.source, time_column, table, merge_schema)
+    def attempt(self) -> Written | IngestSummary:
+        """Write the batch; or the summary of why there was nothing to write."""
+        settings, once = self.settings, self.once
+        snapshot = self.snapshot = load_table(self.store)
+        if snapshot is not None:
+            check_bucket(snapshot, settings.bucket)
+            if once is not None and _was_committed(snapshot, once):
+                settings.say(f"batch {once[1]} of {once[0]} is in the table already")
+                return _nothing(settings, snapshot.version, self.begun, replayed=True)
+        batch = _prepared(self.spark, self.source, settings, snapshot)
+        self._put_aside(batch)
+        frame, time_type = batch.frame, batch.time.time_type
+        if snapshot is None:
+            settings.say("creating the table")
+            create_table(
+                self.spark, settings.place, frame.schema, settings.bucket, time_type, settings.table_properties
+            )
+            snapshot = self.snapshot = load_table(self.store)
+            assert snapshot is not None
+            check_bucket(snapshot, settings.bucket)
+            if not has_columns(snapshot, frame.schema, settings.bucket):
+                # Another writer was faster, with other columns: the frame must be made for those.
+                return self.attempt()
+        self.before = snapshot.version if self.before is None else self.before
+        if not _write(batch, settings, snapshot, self.token, once):
+            return _nothing(settings, snapshot.version, self.begun, replayed=False, bad_rows=self.bad_rows)
+        return self.committed() or _nothing(settings, snapshot.version, self.begun, replayed=True)
 
+    def _put_aside(self, batch: Prepared) -> None:
+        """The bad rows go first, once: whatever comes of the batch, none of them is lost."""
+        if batch.bad is None or self.bad_rows:
+            return
+        assert self.settings.bad_rows is not None
+        assert batch.survey is not None
+        self.settings.say(f"putting {batch.survey.bad_rows:,} bad rows aside")
+        name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]}"
+        place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
+        write_bad_rows(bad_rows_frame(batch.bad, name), place, self.once, self.settings.retry)
+        self.bad_rows = batch.survey.bad_rows
 
-def ingest_batch(
-    spark: SparkSession, source: DataFrame | _Pending, settings: Settings, once: tuple[str, int] | None
-) -> IngestSummary:
-    """One batch, from the look at the table to the summary."""
-    begun = time.monotonic()
-    store = settings.open_store()
-    snapshot = load_table(store)
-    if snapshot is not None:
-        check_bucket(snapshot, settings.bucket)
-        if once is not None and _was_committed(snapshot, once):
-            settings.say(f"batch {once[1]} of {once[0]} is in the table already")
-            return _nothing(settings, snapshot.version, begun, replayed=True)
-    frame, time_type = _prepared(spark, source, settings, snapshot)
-    if snapshot is None:
-        settings.say("creating the table")
-        create_table(spark, settings.place, frame.schema, settings.bucket, time_type, settings.table_properties)
-        snapshot = load_table(store)
-        assert snapshot is not None
-        check_bucket(snapshot, settings.bucket)
-    token = f"delta-sidecar ingest {uuid4()}"
-    if not _write(frame, settings, snapshot, time_type, token, once):
-        return _nothing(settings, snapshot.version, begun, replayed=False)
-    written = find_written(store, snapshot.version, token, _physical(snapshot, settings.bucket))
-    if written is None:
-        return _nothing(settings, snapshot.version, begun, replayed=True)
-    return _summary(settings, written, _index(spark, settings, written), begun)
+    def committed(self) -> Written | None:
+        """What the commit of this batch added; None if no attempt made one."""
+        if self.snapshot is None or self.before is None:
+            return None
+        return find_written(self.store, self.before, self.token, _physical(self.snapshot, self.settings.bucket))
+
+    def may_retry(self, conflict: Conflict) -> bool:
+        """Whether another attempt may end otherwise. That the rows fit a changed schema is checked by the attempt."""
+        if conflict.kind not in (Kind.CREATION, Kind.SCHEMA):
+            return True
+        known, snapshot = self.snapshot, load_table(self.store)
+        return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
 
 
 def _was_committed(snapshot: Snapshot, once: tuple[str, int]) -> bool:
@@ -258,22 +370,13 @@ def _physical(snapshot: Snapshot, bucket: Bucket) -> str:
     return field.physical_name or field.name
 
 
-def _prepared(
-    spark: SparkSession, source: DataFrame | _Pending, settings: Settings, snapshot: Snapshot | None
-) -> tuple[DataFrame, TimeType]:
-    """The frame that will be written: its time is a time, its columns are the table's, its bucket is left to Delta."""
-    bucket, where = settings.bucket, source.source.uri if isinstance(source, _Pending) else "the DataFrame"
-    table = None if snapshot is None else spark_schema(spark, settings)
-    frame = source
-    if isinstance(frame, _Pending):
-        frame = frame.frame(bucket.time_column, table, settings.merge_schema)
-    frame = frame.drop(bucket.column)
-    frame, time_type = with_time(
-        frame, bucket.time_column, where, None if snapshot is None else time_type_of(snapshot, bucket)
-    )
-    if table is not None:
-        check_columns(frame.schema, table, settings.merge_schema, settings.table)
-    return frame, time_type
+def _prepared(spark: SparkSession, source: Input, settings: Settings, snapshot: Snapshot | None) -> Prepared:
+    """The batch as it will be written; its bucket is left to Delta."""
+    target = None
+    if snapshot is not None:
+        schema = without(spark_schema(spark, settings), settings.bucket.column)
+        target = Target(schema, time_type_of(snapshot, settings.bucket))
+    return prepare(spark, source, settings.demands, target)
 
 
 def spark_schema(spark: SparkSession, settings: Settings) -> StructType:
@@ -282,19 +385,12 @@ def spark_schema(spark: SparkSession, settings: Settings) -> StructType:
         return spark.read.format("delta").load(settings.place).schema
 
 
-def _write(
-    frame: DataFrame,
-    settings: Settings,
-    snapshot: Snapshot,
-    time_type: TimeType,
-    token: str,
-    once: tuple[str, int] | None,
-) -> bool:
+def _write(batch: Prepared, settings: Settings, snapshot: Snapshot, token: str, once: tuple[str, int] | None) -> bool:
     """Write the batch as one commit; False if it has no rows."""
-    dealt = _dealt(frame, settings, snapshot, time_type)
+    dealt = _dealt(batch, settings, snapshot)
     if dealt is None:
         return False
-    options = {"userMetadata": token, "mergeSchema": str(settings.merge_schema).lower(), "optimizeWrite": "false"}
+    options = {"userMetadata": token, "mergeSchema": str(batch.merge).lower(), "optimizeWrite": "false"}
     if once is not None:
         options |= {"txnAppId": once[0], "txnVersion": str(once[1])}
     with spark_failures(f"{settings.table}: the batch was not written"):
@@ -302,28 +398,27 @@ def _write(
     return True
 
 
-def _dealt(frame: DataFrame, settings: Settings, snapshot: Snapshot, time_type: TimeType) -> DataFrame | None:
+def _dealt(batch: Prepared, settings: Settings, snapshot: Snapshot) -> DataFrame | None:
     """The frame with each row in the task that writes its file; None if there is no row."""
     from pyspark.sql import functions as f
 
-    number = bucket_number(quoted(settings.bucket.time_column), settings.bucket.granularity, time_type)
-    target = settings.target_file_size
-    parallelism = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
-    if target is None:
+    frame, target = batch.frame, settings.target_file_size
+    number = bucket_number(quoted(batch.time.column), settings.bucket.granularity, batch.time.time_type)
+    parallelism = shuffle_partitions(frame.sparkSession)
+    if target is None or batch.survey is None:
         settings.say("writing")
         return frame.repartition(parallelism, f.expr(number))
+    counted = batch.survey.counted
+    counts = counted.rows
+    if not counts:
+        return None
     with spark_failures(f"{settings.table}: the source could not be counted"):
-        settings.say("counting rows")
-        counted = count_buckets(frame, number)
-        counts = counted.rows
-        if not counts:
-            return None
         width = _bytes_per_row(frame, snapshot) if needs_estimate(counts, target) else 0.0
-        layout = plan_layout(counts, width, target, parallelism)
-        settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
-        if counted.gathered and not layout.split:
-            return frame
-        return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
+    layout = plan_layout(counts, width, target, parallelism)
+    settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
+    if counted.gathered and not layout.split:
+        return frame
+    return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
 
 
 def _bytes_per_row(frame: DataFrame, snapshot: Snapshot) -> float:
@@ -331,13 +426,29 @@ def _bytes_per_row(frame: DataFrame, snapshot: Snapshot) -> float:
     return sampled_bytes_per_row(frame) if known is None else known
 
 
-def _index(spark: SparkSession, settings: Settings, written: Written) -> bool:
+def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:
     """After the commit: the index, where it is wanted, then the caller's own. The batch is in, whatever happens."""
-    wanted = settings.index == "always" or (settings.index == "checkpoint" and written.made_checkpoint)
-    done = wanted and _built(spark, settings, written.version)
+    version = _due_index(settings, batch, written)
+    done = version is not None and _built(spark, settings, version)
     if settings.after_commit is not None:
         settings.after_commit(written.version)
     return done
+
+
+def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | None:
+    """The version to index: the commit, or the newest checkpoint, whoever made it, that has no index yet."""
+    if settings.index != "checkpoint":
+        return written.version if settings.index == "always" else None
+    assert batch.snapshot is not None
+    newest = max(written.checkpoint, batch.snapshot.segment.base_version)
+    if newest < 0:
+        return None
+    try:
+        head = max(newest, written.version)
+        return newest if newest > newest_index(batch.store, batch.snapshot.protocol, head) else None
+    except StorageError as error:
+        _log.warning("%s: whether its newest checkpoint is indexed is not known: %s", settings.table, error)
+        return None
 
 
 def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
@@ -352,13 +463,13 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
         build_table(settings.table, version, storage_options=settings.storage_options, spark=spark)
     except Exception as error:
         told = str(error).partition("\n")[0]
-        _log.warning("%s: version %d is committed but not indexed: %s", settings.table, version, told)
-        settings.say(f"version {version} is committed but not indexed: {told}")
+        _log.warning("%s: the batch is committed, but version %d is not indexed: %s", settings.table, version, told)
+        settings.say(f"the batch is committed, but version {version} is not indexed: {told}")
         return False
     return True
 
 
-def _summary(settings: Settings, written: Written, indexed: bool, begun: float) -> IngestSummary:
+def _summary(settings: Settings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
     return IngestSummary(
         settings.table,
         written.rows,
@@ -369,9 +480,11 @@ def _summary(settings: Settings, written: Written, indexed: bool, begun: float) 
         written.version,
         False,
         indexed,
-        time.monotonic() - begun,
+        time.monotonic() - batch.begun,
+        batch.bad_rows,
     )
 
 
-def _nothing(settings: Settings, version: int, begun: float, replayed: bool) -> IngestSummary:
-    return IngestSummary(settings.table, 0, 0, 0, 0, 0, version, replayed, False, time.monotonic() - begun)
+def _nothing(settings: Settings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
+    seconds = time.monotonic() - begun
+    return IngestSummary(settings.table, 0, 0, 0, 0, 0, version, replayed, False, seconds, bad_rows)

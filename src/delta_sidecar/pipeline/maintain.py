@@ -1,36 +1,52 @@
-"""The upkeep of a table in one go: small files together, old ones away, a checkpoint, its index, no garbage.
+"""The upkeep of tables in one go: small files together, old ones away, an index of what is there, no garbage.
 
 Every step looks at the table as it is, does what is due and nothing else. So a run that was broken off is simply run
-again, and a run on a table in good order changes nothing.
+again, and a run on a table in good order changes nothing. A step that fails is reported, and the others go on.
+
+A checkpoint is made only when it is asked for by name: it needs a change of a table property, which aborts every
+writer at work. An index needs none.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
-from delta_sidecar.errors import OptionError
+from delta_sidecar.errors import DeltaSidecarError, OptionError
 from delta_sidecar.index.builder import BuildOptions
 from delta_sidecar.index.discovery import find_base
 from delta_sidecar.index.live import tail_of
+from delta_sidecar.log.actions import BareFileLine
+from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
-from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, literal, partition_fields, predicate
+from delta_sidecar.pipeline.session import shuffle_partitions
+from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 Step: TypeAlias = Literal["optimize", "vacuum", "checkpoint", "index", "garbage"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
-State: TypeAlias = Literal["done", "due", "nothing to do"]
+HARMLESS: Final[tuple[Step, ...]] = tuple(step for step in STEPS if step != "checkpoint")
+"""The steps of a run that is not told which: none of them aborts a writer."""
+State: TypeAlias = Literal["done", "due", "nothing to do", "failed"]
 """`due` is what a dry run finds to be done."""
+ABORTS_WRITERS: Final = (
+    "the checkpoint step changes a property of the table, which aborts every batch and stream that is being written"
+)
+
+_log = logging.getLogger(__name__)
 
 TARGET_FILE_SIZE: Final = 128 << 20
 BUCKETS_A_COMMIT: Final = 100
@@ -48,7 +64,7 @@ class StepReport:
     step: Step
     state: State
     summary: str
-    """One line, for people."""
+    """One line, for people; why, if it failed."""
     seconds: float
     facts: dict[str, Any] = field(default_factory=dict)
     """The same, for machines."""
@@ -56,13 +72,22 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What a run did, or would do."""
+    """What a run did to one table, or would do."""
 
     uri: str
     dry_run: bool
-    version: int
-    """The newest version after it."""
+    version: int | None
+    """The newest version after it; None if the table cannot be read."""
     steps: tuple[StepReport, ...]
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+    """Why the table was not looked at."""
+    unexpected: bool = False
+    """Something failed that is no error of this library's: a defect, rather than something to be mended."""
+
+    @property
+    def failed(self) -> bool:
+        return self.error is not None or any(step.state == "failed" for step in self.steps)
 
 
 def maintain(
@@ -70,7 +95,7 @@ def maintain(
     uri: str,
     storage_options: Mapping[str, str] | None = None,
     *,
-    steps: Collection[str] = STEPS,
+    steps: Collection[str] = HARMLESS,
     dry_run: bool = False,
     retain_hours: float | None = None,
     target_file_size: int = TARGET_FILE_SIZE,
@@ -78,24 +103,103 @@ def maintain(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
+    retry: RetryPolicy | None = None,
 ) -> MaintenanceReport:
     """Run the steps that are asked for, in their order. Without a session one is made if a step needs it.
 
     `retain_hours` is how long files that the table no longer has are kept by VACUUM; without it the table's own
-    `delta.deletedFileRetentionDuration` counts. A dry run writes nothing.
+    `delta.deletedFileRetentionDuration` counts. A dry run writes nothing. A step that fails is in the report.
     """
+    _check_order(steps, retain_hours, target_file_size)
+    with ExitStack() as stack:
+        session = _Session(stack, spark, uri, storage_options, master, conf, retry or RetryPolicy())
+        order = _Order(tuple(steps), dry_run, retain_hours, target_file_size, options, progress or _ignore)
+        return _maintained(session, order)
+
+
+def maintain_tables(
+    spark: SparkSession | None,
+    uris: Iterable[str],
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    steps: Collection[str] = HARMLESS,
+    dry_run: bool = False,
+    retain_hours: float | None = None,
+    target_file_size: int = TARGET_FILE_SIZE,
+    options: BuildOptions | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+    retry: RetryPolicy | None = None,
+) -> Iterator[MaintenanceReport]:
+    """As `maintain`, for several tables one after the other, with one session: a report each, as soon as it is done.
+
+    A table that cannot be read is a report with an `error`, and the next one has its turn.
+    """
+    _check_order(steps, retain_hours, target_file_size)
+    tables, say = list(uris), progress or _ignore
+    with ExitStack() as stack:
+        session = _Session(stack, spark, "", storage_options, master, conf, retry or RetryPolicy(), places=tables)
+        for uri in tables:
+
+            def named(message: str, uri: str = uri) -> None:
+                say(message if len(tables) == 1 else f"{uri}: {message}")
+
+            session.uri, session.ready = uri, False
+            order = _Order(tuple(steps), dry_run, retain_hours, target_file_size, options, named)
+            try:
+                report = _maintained(session, order)
+            except Exception as error:
+                report = MaintenanceReport(uri, dry_run, None, (), (), _line(error), not _is_ours(error))
+            yield report
+
+
+def _check_order(steps: Collection[str], retain_hours: float | None, target_file_size: int) -> None:
     unknown = set(steps) - set(STEPS)
     if unknown:
         raise OptionError(f"no step {', '.join(sorted(unknown))}; the steps are {', '.join(STEPS)}")
     if target_file_size < 2 or (retain_hours is not None and retain_hours < 0):
         raise OptionError("the target file size must be above 1 byte, the hours to retain not below 0")
-    store = open_store(uri, storage_options)
-    load_snapshot(store)
-    with ExitStack() as stack:
-        session = _Session(stack, spark, uri, storage_options, master, conf)
-        run = _Run(store, uri, session, dry_run, retain_hours, target_file_size, options, progress or _ignore)
-        reports = tuple(run.step(step) for step in STEPS if step in steps)
-    return MaintenanceReport(store.root_uri, dry_run, load_snapshot(store).version, reports)
+
+
+def _is_ours(error: Exception) -> bool:
+    return isinstance(error, DeltaSidecarError)
+
+
+def _line(error: Exception) -> str:
+    """What failed, in one line."""
+    told = " ".join(str(error).split())
+    return told if _is_ours(error) else f"unexpected {type(error).__name__}: {told}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a run is asked to do to each table."""
+
+    steps: tuple[str, ...]
+    dry_run: bool
+    retain_hours: float | None
+    target: int
+    options: BuildOptions | None
+    progress: Callable[[str], None]
+
+
+def _maintained(session: _Session, order: _Order) -> MaintenanceReport:
+    store = open_store(session.uri, session.storage_options)
+    warnings = tuple(_warnings(load_snapshot(store), order))
+    for warning in warnings:
+        _log.warning("%s: %s", session.uri, warning)
+    run = _Run(store, session, order)
+    reports = tuple(run.step(step) for step in STEPS if step in order.steps)
+    version = load_snapshot(store).version
+    return MaintenanceReport(store.root_uri, order.dry_run, version, reports, warnings, None, run.unexpected)
+
+
+def _warnings(snapshot: Snapshot, order: _Order) -> Iterator[str]:
+    if "checkpoint" in order.steps:
+        yield ABORTS_WRITERS
+    elif INTERVAL_BEFORE in snapshot.metadata.properties:
+        yield f"{INTERVAL} was left at 1 by a checkpoint step that died; --only checkpoint puts it right"
 
 
 def _ignore(message: str) -> None:
@@ -112,7 +216,10 @@ class _Session:
     storage_options: Mapping[str, str] | None = field(repr=False)
     master: str | None
     conf: Mapping[str, str] | None = field(repr=False)
+    retry: RetryPolicy
     ready: bool = False
+    places: Collection[str] = ()
+    """All tables it will be used for, if there are several: a session that is started has the drivers of each."""
 
     @property
     def table(self) -> str:
@@ -123,7 +230,8 @@ class _Session:
         from delta_sidecar.pipeline.session import set_storage_options, spark_session
 
         if self.spark is None:
-            own = spark_session(self.master, self.conf, self.storage_options, [self.uri], "delta-sidecar maintain")
+            places = list(self.places) or [self.uri]
+            own = spark_session(self.master, self.conf, self.storage_options, places, "delta-sidecar maintain")
             self.spark = self.stack.enter_context(own)
         elif not self.ready:
             set_storage_options(self.spark, [self.uri], self.storage_options)
@@ -131,16 +239,28 @@ class _Session:
         return self.spark
 
     def sql(self, statement: str) -> list[Any]:
+        """Run a statement that may be run twice; one that lost against another writer is run again."""
+
+        def attempt() -> list[Any]:
+            return self._frame(statement, lambda frame: frame.collect())
+
+        what = f"{statement.split(maxsplit=1)[0]} of {self.uri}"
+        return until_committed(attempt, lambda: None, self.retry, what=what)
+
+    def count(self, statement: str) -> int:
+        """How many rows a statement gives: they stay in Spark."""
+        return int(self._frame(statement, lambda frame: frame.count()))
+
+    def _frame(self, statement: str, use: Callable[[Any], T]) -> T:
         session = self.get()
         with spark_failures(f"{statement.split(maxsplit=1)[0]} of {self.uri} failed"):
-            return session.sql(statement).collect()
+            return use(session.sql(statement))
 
     def fewer_listings(self) -> dict[str, str]:
         """VACUUM lists with as many tasks as this setting says, 10,000 by default: most of its time on most tables."""
-        conf = self.get().conf
-        partitions = conf.get("spark.sql.shuffle.partitions", "") or ""
-        chosen = conf.get(LISTING_TASKS, "10000") != "10000" or not partitions.isdigit()
-        return {} if chosen else {LISTING_TASKS: partitions}
+        session = self.get()
+        chosen = session.conf.get(LISTING_TASKS) != "10000"
+        return {} if chosen else {LISTING_TASKS: str(shuffle_partitions(session))}
 
     @contextmanager
     def settings(self, given: Mapping[str, str]) -> Iterator[None]:
@@ -176,18 +296,28 @@ class _Run:
     """One run over one table."""
 
     store: Store
-    uri: str
     session: _Session
-    dry_run: bool
-    retain_hours: float | None
-    target: int
-    options: BuildOptions | None
-    progress: Callable[[str], None]
+    order: _Order
+    unexpected: bool = False
+
+    @property
+    def dry_run(self) -> bool:
+        return self.order.dry_run
+
+    @property
+    def progress(self) -> Callable[[str], None]:
+        return self.order.progress
 
     def step(self, name: Step) -> StepReport:
+        """What a step came to. One that fails does not keep the others from their work."""
         self.progress(name)
         began = time.monotonic()
-        done: _Done = getattr(self, f"_{name}")()
+        try:
+            done: _Done = getattr(self, f"_{name}")()
+        except Exception as error:
+            self.unexpected |= not _is_ours(error)
+            _log.warning("%s: %s failed", self.session.uri, name, exc_info=not _is_ours(error))
+            done = _Done("failed", _line(error), {"error": type(error).__name__})
         return StepReport(name, done.state, done.summary, time.monotonic() - began, done.facts)
 
     @property
@@ -199,7 +329,7 @@ class _Run:
     def _optimize(self) -> _Done:
         snapshot = load_snapshot(self.store)
         # Files from half the target on are left alone: writing them again would gain little.
-        crowded = crowded_buckets(snapshot, self.target // 2)
+        crowded = crowded_buckets(snapshot, self.order.target // 2)
         files = sum(bucket.files for bucket in crowded)
         facts = {"buckets": len(crowded), "small_files": files, "bytes": sum(bucket.bytes for bucket in crowded)}
         found = f"{files:,} small files in {len(crowded):,} buckets"
@@ -211,7 +341,7 @@ class _Run:
         return _Done("done", f"{found}: {removed:,} became {added:,}", facts | {"removed": removed, "added": added})
 
     def _compact(self, snapshot: Snapshot, crowded: list[Bucket]) -> tuple[int, int]:
-        sizes = {"maxFileSize": str(self.target), "minFileSize": str(self.target // 2)}
+        sizes = {"maxFileSize": str(self.order.target), "minFileSize": str(self.order.target // 2)}
         fields, removed, added = partition_fields(snapshot), 0, 0
         with self.session.settings({f"spark.databricks.delta.optimize.{k}": v for k, v in sizes.items()}):
             for at in range(0, len(crowded), BUCKETS_A_COMMIT):
@@ -225,19 +355,26 @@ class _Run:
     # Files that no version within the retention has.
 
     def _vacuum(self) -> _Done:
+        hours = self.order.retain_hours
         with self.session.settings(self.session.fewer_listings()):
-            return self._vacuum_retaining("" if self.retain_hours is None else f" RETAIN {self.retain_hours:g} HOURS")
+            return self._vacuum_retaining("" if hours is None else f" RETAIN {hours:g} HOURS")
 
     def _vacuum_retaining(self, retain: str) -> _Done:
-        if self.dry_run:
-            files = len(self.session.sql(f"VACUUM {self.session.table}{retain} DRY RUN"))
+        """VACUUM commits twice even if it deletes nothing, so a dry run says first whether there is anything.
+
+        It is Delta's own rule, at the cost of a second listing where something is due: what a crashed writer left is
+        told by a listing alone.
+        """
+        statement = f"VACUUM {self.session.table}{retain}"
+        files = self.session.count(f"{statement} DRY RUN")
+        if self.dry_run or not files:
             state: State = "due" if files else "nothing to do"
             return _Done(state, f"{files:,} files that no kept version has", {"files": files})
         before = load_snapshot(self.store).version
-        self.session.sql(f"VACUUM {self.session.table}{retain}")
+        self.session.sql(statement)
         deleted = self._vacuumed_since(before)
         said = "files that no kept version has" if deleted is None else f"{deleted:,} files"
-        return _Done("done" if deleted != 0 else "nothing to do", f"{said} deleted", {"files": deleted})
+        return _Done("done", f"{said} deleted", {"files": deleted})
 
     def _vacuumed_since(self, version: int) -> int | None:
         """How many files VACUUM says it deleted; None where its logging is off."""
@@ -281,9 +418,9 @@ class _Run:
 
     def _index(self) -> _Done:
         snapshot = load_snapshot(self.store)
-        target = snapshot.version if _changes_files(snapshot) else snapshot.segment.base_version
         found, _ = find_base(snapshot)
         reached = None if found is None else found.manifest.version
+        target = _index_target(snapshot, reached)
         if reached is not None and reached >= target:
             return _Done("nothing to do", f"indexed up to version {reached}", {"version": reached})
         if self.dry_run:
@@ -296,9 +433,9 @@ class _Run:
 
         session = self.session
         report = build_table(
-            self.uri,
+            self.session.uri,
             version,
-            self.options,
+            self.order.options,
             session.storage_options,
             session.spark,
             session.master,
@@ -324,3 +461,22 @@ def _changes_files(snapshot: Snapshot) -> bool:
         return True
     tail = tail_of(snapshot)
     return any(batch.num_rows for batch in tail.rows()) or bool(tail.keys)
+
+
+def _index_target(snapshot: Snapshot, reached: int | None) -> int:
+    """The version to index: the head if files came or went since the newest index or checkpoint, else the latter."""
+    base = snapshot.segment.base_version
+    if reached is None:
+        return snapshot.version if _changes_files(snapshot) else base
+    return snapshot.version if _has_files_after(snapshot, max(base, reached)) else base
+
+
+def _has_files_after(snapshot: Snapshot, version: int) -> bool:
+    """Whether a commit after a version names any file."""
+    later = [commit.file for commit in snapshot.segment.commits if commit.last > version]
+    return any(
+        line.add is not None or line.remove is not None
+        for meta in reversed(later)
+        for lines in decode_lines(snapshot.commits.blocks(meta), BareFileLine, meta.path)
+        for line in lines
+    )

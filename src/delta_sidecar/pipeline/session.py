@@ -96,6 +96,15 @@ def set_storage_options(
             spark.conf.set(name, value)
 
 
+def shuffle_partitions(spark: SparkSession) -> int:
+    """The partitions of an exchange; Spark's own 200 where the session has no number (`auto` on some clusters).
+
+    Asked for without a default: Spark checks a default as it checks a value, and refuses a text for a number.
+    """
+    value = spark.conf.get("spark.sql.shuffle.partitions")
+    return int(value) if value is not None and value.isdigit() else 200
+
+
 def _is_local(master: str | None) -> bool:
     return master is None or master.startswith("local")
 

@@ -17,7 +17,7 @@ from delta_sidecar.index.live import tail_of
 from delta_sidecar.log.file_rows import FileColumns
 from delta_sidecar.log.schema import StructField
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket import literal, quoted
 
 _COLUMNS: Final = FileColumns(("path", "size", "partition_values", "deletion_vector"))
 _BATCH_ROWS: Final = 20_000
@@ -86,9 +86,3 @@ def _equals(value: str | None, field: StructField) -> str:
         return "IS NULL"
     text = literal(value)
     return f"= {text}" if str(field.type) == "string" else f"= CAST({text} AS {field.type})"
-
-
-def literal(text: str) -> str:
-    """A string as SQL text."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

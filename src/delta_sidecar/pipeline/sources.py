@@ -1,26 +1,37 @@
-"""What is ingested: Parquet, JSON, CSV or Delta by path, as a frame or as a stream.
+"""What is ingested: Parquet, JSON, CSV or Delta by path.
 
-Text has no types of its own. Where the table exists its types are used, so that batches agree; else Spark infers them.
-The time column is read as text and parsed by us. A line that does not fit is an error, not a null.
+Text comes as lines, which `records` parses under the contract; Parquet as typed rows, the files of each schema by
+themselves. Spark lists the files, so its patterns and its rules of hidden names hold for all formats.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from delta_sidecar.errors import InputError, ObjectNotFoundError, OptionError
+from delta_sidecar.pipeline.contract import arrow_type, ddl, find_type, spark_type
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.records.conversion import Misfit, parts_of, scalar_of_text
+from delta_sidecar.pipeline.records.csv_records import Dialect
+from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled, type_of_text
 from delta_sidecar.storage import open_location, parse_location
 from delta_sidecar.storage.store import Store
+from delta_sidecar.values.bucket import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 Format: TypeAlias = Literal["parquet", "json", "csv", "delta"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -34,8 +45,19 @@ _ENDINGS: dict[str, Format] = {
 }
 _COMPRESSED = re.compile(r"\.(gz|gzip|bz2|zst|zstd|snappy|lz4|deflate)$", re.IGNORECASE)
 _GLOB = re.compile(r"[*?\[{]")
-_TEXT_DEFAULTS = {"mode": "FAILFAST", "timeZone": "UTC"}
-_TIME_LIKE = ("string", "timestamp", "timestamp_ntz", "date")
+_TEXT_OPTIONS: Final = ("encoding", "lineSep", "multiLine", "mode")
+_CSV_OPTIONS: Final = ("sep", "delimiter", "quote", "escape", "comment", "nullValue", "header")
+_FILE_OPTIONS: Final = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
+_STREAM_OPTIONS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly")
+_OURS: Final = ("directoryColumns",)
+_LARGE: Final = 4 << 20
+"""Files up to here are never divided among tasks: Spark counts that much for opening one."""
+_FOOTER: Final = 64 << 10
+_THREADS: Final = 16
+ORIGIN: Final = "__origin"
+_HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_AS_THEY_ARE: Final = {"recursiveFileLookup": "true", "__globPaths__": "false"}
+"""Paths are files, no patterns, and their directories no partitions of Spark's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +69,10 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        if self.is_text:
+            _check_options(self.format, self.options)
+
     @property
     def is_text(self) -> bool:
         return self.format in ("json", "csv")
@@ -56,15 +82,55 @@ class Source:
         """The place in Spark's words."""
         return spark_uri(self.uri, self.storage_options)
 
+    def option(self, name: str, default: str = "") -> str:
+        """An option by its name, whatever its case."""
+        return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return self.option(name, str(default)).lower() == "true"
+
+    def only(self, names: Iterable[str]) -> dict[str, str]:
+        return {name: self.option(name) for name in names if self.option(name)}
+
     @property
-    def reader_options(self) -> dict[str, str]:
-        """Spark's options; what the user gives counts over what we choose."""
-        chosen = dict(_TEXT_DEFAULTS) if self.is_text else {}
-        if self.format == "csv":
-            chosen |= {"header": "true"}
-            if _ending(self.uri) == "tsv":
-                chosen |= {"sep": "\t"}
-        return chosen | dict(self.options)
+    def dialect(self) -> Dialect:
+        """How CSV is written."""
+        sep = self.option("sep") or self.option("delimiter") or ("\t" if _ending(self.uri) == "tsv" else ",")
+        return Dialect(
+            sep.replace("\\t", "\t"),
+            self.option("quote", '"'),
+            self.option("escape", '"'),
+            self.option("comment"),
+            self.option("nullValue"),
+            self.flag("header", True),
+            self.encoding,
+            self.flag("multiLine"),
+        )
+
+    @property
+    def encoding(self) -> str:
+        return self.option("encoding", "utf-8").lower()
+
+    @property
+    def is_permissive(self) -> bool:
+        return self.option("mode").upper() == "PERMISSIVE"
+
+
+def _check_options(file_format: str, options: Mapping[str, str]) -> None:
+    known = {*_TEXT_OPTIONS, *_FILE_OPTIONS, *_STREAM_OPTIONS, *_OURS, *(_CSV_OPTIONS if file_format == "csv" else ())}
+    names = {name.lower() for name in known}
+    if unknown := sorted(name for name in options if name.lower() not in names):
+        raise OptionError(
+            f"read option {unknown[0]!r} is not known for {file_format}; known: {', '.join(sorted(known))}"
+        )
+    mode = next((value for name, value in options.items() if name.lower() == "mode"), "FAILFAST").upper()
+    if mode not in ("FAILFAST", "PERMISSIVE"):
+        raise OptionError(f"mode {mode} would lose records; pass --bad-rows (bad_rows=…) to put them aside")
+    encoding = next((value for name, value in options.items() if name.lower() == "encoding"), "utf-8")
+    try:
+        "".encode(encoding)
+    except LookupError:
+        raise OptionError(f"encoding {encoding!r} is not known") from None
 
 
 def source_of(
@@ -82,16 +148,22 @@ def source_of(
 
 
 def infer_format(uri: str, storage_options: Mapping[str, str] | None = None) -> Format:
-    """Delta where there is a log; else by the ending of the name, or of the first file below it."""
+    """Delta where there is a log; else by the ending of the name, or of the files below it."""
     ending = _ENDINGS.get(_ending(uri))
     if ending is not None and not _is_directory(uri):
         return ending
     store = open_location(parse_location(_root(uri)), storage_options)
     if any(_names(store, "_delta_log/")):
         return "delta"
+    known: dict[Format, str] = {}
     for name in _names(store, ""):
-        if (found := _ENDINGS.get(_ending(name))) is not None:
-            return found
+        if (file_format := _ENDINGS.get(_ending(name))) is not None:
+            known.setdefault(file_format, name)
+        if len(known) > 1 and not _GLOB.search(uri):
+            names = " and ".join(known.values())
+            raise InputError(f"{uri} holds files of several formats ({names}); give a pattern, such as {uri}/*.json")
+    if known:
+        return next(iter(known))
     if ending is not None:
         return ending
     raise InputError(f"cannot tell the format of {uri}: no Delta log, no .parquet, .json or .csv there; give --format")
@@ -113,63 +185,298 @@ def _ending(name: str) -> str:
 
 
 def _names(store: Store, prefix: str) -> Iterator[str]:
-    """Names of data files; those that begin with `_` or `.` are not data."""
+    """Names of data files; those that begin with `_` or `.` are not data, nor what is below such a directory."""
     try:
         for page in store.list_after(prefix):
-            yield from (m.path for m in page if prefix or not m.path.startswith(("_", ".")))
+            yield from (m.path for m in page if prefix or not any(map(_is_hidden, m.path.split("/"))))
     except ObjectNotFoundError:
         return
 
 
-def read_source(
-    spark: SparkSession, source: Source, time_column: str, table: StructType | None, merge_schema: bool = False
-) -> DataFrame:
-    """The source as a frame. `table`: the schema of the table it goes to, where there is one."""
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+# The files of a batch.
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as Spark lists it."""
+
+    path: str
+    size: int
+
+
+def list_files(spark: SparkSession, source: Source) -> list[File]:
+    """All files at the place, in the order of their names, subdirectories too."""
+    with spark_failures(f"{source.uri} cannot be listed"):
+        return files_of(_names_reader(spark.read, source).load(source.place))
+
+
+def stream_files(spark: SparkSession, source: Source) -> DataFrame:
+    """A stream of file names: each batch of it is a batch of files."""
+    with spark_failures(f"{source.uri} cannot be followed"):
+        reader = _names_reader(spark.readStream, source).options(**source.only(_STREAM_OPTIONS))
+        frame: DataFrame = reader.load(source.place)
+        return frame.select("path", "length")
+
+
+def _names_reader(reader: Any, source: Source) -> Any:
+    # The content is a column that nobody asks for, so no file is opened.
+    return reader.format("binaryFile").options(recursiveFileLookup="true", **source.only(_FILE_OPTIONS))
+
+
+def files_of(frame: DataFrame) -> list[File]:
+    """The files a frame of names holds."""
+    names = frame.select("path", "length").toArrow()
+    return sorted(
+        (File(*pair) for pair in zip(*(column.to_pylist() for column in names.columns))), key=lambda f: f.path
+    )
+
+
+# Columns in the names of directories.
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryColumn:
+    """A column that directories named `k=v` give."""
+
+    name: str
+    kind: DataType
+
+    def sql(self, root: str) -> str:
+        """SQL: its value for the file of a row."""
+        path = f"substr(_metadata.file_path, instr(_metadata.file_path, {literal(root)}) + {len(root)})"
+        raw = f"regexp_extract(concat('/', {path}), {literal(f'/{re.escape(self.name)}=([^/]*)/')}, 1)"
+        there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.name)}=[^/]*/')}"
+        # Twice: the path is a URI, and the name of the directory has escapes of its own.
+        value = _decoded_sql(_decoded_sql(raw))
+        return f"CASE WHEN {there} THEN CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {ddl(self.kind)}) END"
+
+
+def _decoded_sql(sql: str) -> str:
+    return f"url_decode(replace({sql}, '+', '%2B'))"
+
+
+def directory_columns(source: Source, files: Sequence[File], known: StructType | None) -> list[DirectoryColumn]:
+    """The columns that names of directories below the source give, in the types of the contract where they fit."""
+    if not source.flag("directoryColumns", True):
+        return []
+    values: dict[str, set[str]] = {}
+    for directory in {_below(source, file.path).rpartition("/")[0] for file in files}:
+        for part in directory.split("/"):
+            name, equals, value = part.partition("=")
+            if equals and name:
+                values.setdefault(name, set()).add(unquote(value))
+    return [DirectoryColumn(name, _directory_type(name, some, known)) for name, some in values.items()]
+
+
+def _below(source: Source, path: str) -> str:
+    root, place = parse_location(_root(source.uri)), parse_location(path)
+    return place.path[len(root.path) :].lstrip("/") if place.path.startswith(root.path) else place.path
+
+
+def _directory_type(name: str, values: Iterable[str], known: StructType | None) -> DataType:
+    texts = [value for value in values if value != _HIVE_NULL]
+    wanted = None if known is None else find_type(known, (name,))
+    if wanted is not None and _all_fit(texts, wanted, name):
+        return wanted
+    kind = settled(reduce(merged, map(type_of_text, texts), NOTHING))
+    return spark_type(kind if pa.types.is_integer(kind) else pa.string())
+
+
+def _all_fit(texts: Iterable[str], kind: DataType, name: str) -> bool:
+    convert = scalar_of_text(arrow_type(kind, name))
+    try:
+        return convert is not None and all(convert(text) is not None for text in texts)
+    except Misfit:
+        return False
+
+
+def _encoded_root(source: Source) -> str:
+    """The end of the root as it stands in a file's URI."""
+    from urllib.parse import quote
+
+    last = parse_location(_root(source.uri)).path.rstrip("/").rpartition("/")[2]
+    return f"/{quote(last, safe='=:@!$&+,;()*')}/" if last else "/"
+
+
+# Lines and rows.
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Records of text, not parsed yet, and further columns that are taken as they are.
+
+    The frame has `value` (bytes), `origin` (the file, or where else a record is from) and `start` (the byte of its file
+    that its task began at).
+    """
+
+    frame: DataFrame
+    source: Source
+    label: str
+    extras: tuple[str, ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of files that are divided among tasks: their first lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Typed rows of one schema."""
+
+    frame: DataFrame
+    label: str
+    has_origin: bool = False
+    """Whether a column `__origin` says which file a row is from."""
+
+
+def read_lines(spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None) -> Lines:
+    """The lines of some files, or the files themselves where a record may have several lines."""
+    columns = directory_columns(source, files, known)
     with spark_failures(f"{source.uri} cannot be read as {source.format}"):
-        schema = text_schema(spark, source, time_column, table, merge_schema) if source.is_text else None
-        frame: DataFrame = _reader(spark.read, source, schema).load(source.place)
-        return frame
+        frame = text_frame(spark, source, [file.path for file in files])
+        root = _encoded_root(source)
+        extras = [f"{column.sql(root)} AS {quoted(column.name)}" for column in columns]
+        lines = frame.selectExpr(
+            "CAST(value AS BINARY) AS value",
+            "_metadata.file_path AS origin",
+            "CAST(_metadata.file_block_start AS BIGINT) AS start",
+            *extras,
+        )
+        headers = _headers(spark, source, files) if source.format == "csv" else {}
+    return Lines(lines, source, source.uri, tuple(column.name for column in columns), headers)
 
 
-def read_stream(
-    spark: SparkSession, source: Source, time_column: str, table: StructType | None, schema: StructType | None = None
+def text_frame(spark: SparkSession, source: Source, paths: list[str]) -> DataFrame:
+    """The lines of files as Spark divides them."""
+    options = dict(_AS_THEY_ARE)
+    if source.flag("multiLine"):
+        options["wholetext"] = "true"
+    elif source.option("lineSep"):
+        options["lineSep"] = source.option("lineSep")
+    if source.encoding not in ("utf-8", "utf8"):
+        options["encoding"] = source.encoding
+    frame: DataFrame = spark.read.format("text").options(**options).load(paths)
+    return frame
+
+
+def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict[str, str]:
+    """The first lines of files that Spark may divide; a task that has the begin of a file sees its header itself."""
+    from pyspark.sql import functions as f
+
+    if not source.flag("header", True) or source.flag("multiLine"):
+        return {}
+    large = [file.path for file in files if file.size > _LARGE and not _COMPRESSED.search(file.path)]
+    if not large:
+        return {}
+    frame = text_frame(spark, source, large)
+    first = frame.where("_metadata.file_block_start = 0 AND length(value) > 0")
+    if comment := source.option("comment"):
+        first = first.where(f"NOT startswith(value, {literal(comment)})")
+    placed = first.select(
+        f.col("_metadata.file_path").alias("origin"), "value", f.monotonically_increasing_id().alias("at")
+    )
+    found = placed.groupBy("origin").agg(f.min_by("value", "at").alias("line")).toArrow()
+    return dict(zip(*(column.to_pylist() for column in found.columns)))
+
+
+def read_rows(
+    spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None
+) -> list[Rows]:
+    """The rows of Parquet files, those of each schema by themselves."""
+    columns = directory_columns(source, files, known)
+    groups: dict[pa.Schema, list[str]] = {}
+    for file, schema in zip(files, _footers(source, files)):
+        groups.setdefault(schema, []).append(file.path)
+    rows = []
+    for schema, paths in groups.items():
+        _check_directories(columns, schema, paths[0])
+        with spark_failures(f"{source.uri} cannot be read as parquet"):
+            rows.append(Rows(_parquet(spark, source, schema, paths, columns), paths[0], has_origin=True))
+    return rows
+
+
+def _check_directories(columns: Sequence[DirectoryColumn], schema: pa.Schema, path: str) -> None:
+    names = {name.casefold() for name in schema.names}
+    if both := [column.name for column in columns if column.name.casefold() in names]:
+        raise InputError(
+            f"column {both[0]} stands both in {path} and in the name of its directory; "
+            "pass --read-option directoryColumns=false to take the file's"
+        )
+
+
+def _footers(source: Source, files: Sequence[File]) -> Iterator[pa.Schema]:
+    """The schema of each file, without what its writer noted beside it."""
+    stores: dict[Any, Store] = {}
+
+    def read(file: File) -> pa.Schema:
+        location = parse_location(file.path)
+        root = location.container_root
+        store = stores.setdefault(root, open_location(root, source.storage_options))
+        return _footer(store, location.path.lstrip("/"), file)
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(read, files)
+
+
+def _footer(store: Store, path: str, file: File) -> pa.Schema:
+    size = min(file.size, _FOOTER)
+    try:
+        end = store.get_range(path, file.size - size, size) if size else b""
+        needed = int.from_bytes(bytes(end[-8:-4]), "little") + 8
+        if size < needed <= file.size:
+            end = store.get_range(path, file.size - needed, needed)
+        schema = pq.read_metadata(pa.BufferReader(bytes(end))).schema.to_arrow_schema()
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{file.path} is no Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
+    return pa.schema([_without_notes(column) for column in schema])
+
+
+def _without_notes(column: pa.Field) -> pa.Field:
+    return pa.field(column.name, column.type, True)
+
+
+def _parquet(
+    spark: SparkSession, source: Source, schema: pa.Schema, paths: list[str], columns: Sequence[DirectoryColumn]
 ) -> DataFrame:
-    """The source as a stream. Spark wants the schema of files before it begins: that of those that are there."""
-    with spark_failures(f"{source.uri} cannot be read as a stream of {source.format}"):
-        known = schema
-        if known is None and source.format != "delta":
-            known = read_source(spark, source, time_column, table, merge_schema=True).schema
-        frame: DataFrame = _reader(spark.readStream, source, known).load(source.place)
-        return frame
+    reader = spark.read.options(**_AS_THEY_ARE, **{k: v for k, v in source.options.items() if k not in _OURS})
+    if any(_has_nanos(column.type) for column in schema):
+        # Spark refuses times of nanoseconds, but takes the numbers they are.
+        numbers = cast("StructType", spark_type(pa.struct(list(schema)), nanos_as_numbers=True))
+        frame = reader.schema(numbers).parquet(*paths)
+        made = [f"{_of_nanos(quoted(c.name), c.type, 0)} AS {quoted(c.name)}" for c in schema]
+    else:
+        frame = reader.parquet(*paths)
+        made = [quoted(name) for name in frame.columns]
+    root = _encoded_root(source)
+    extras = [f"{column.sql(root)} AS {quoted(column.name)}" for column in columns]
+    return frame.selectExpr(*made, *extras, f"_metadata.file_path AS {quoted(ORIGIN)}")
 
 
-def _reader(reader: Any, source: Source, schema: StructType | None) -> Any:
-    reader = reader.format(source.format).options(**source.reader_options)
-    return reader if schema is None else reader.schema(schema)
+def _has_nanos(kind: pa.DataType) -> bool:
+    return _is_nanos(kind) or any(_has_nanos(part.type) for part in parts_of(kind))
 
 
-def text_schema(
-    spark: SparkSession, source: Source, time_column: str, table: StructType | None, infer_new: bool
-) -> StructType:
-    """The types of a text source: the table's where it has the column, text for the time, Spark's guess otherwise."""
-    from pyspark.sql import types as t
-
-    found = _inferred(spark, source, infer=table is None)
-    known = {f.name.casefold(): f.dataType for f in table.fields} if table is not None else {}
-    if infer_new and source.format == "csv" and any(f.name.casefold() not in known for f in found.fields):
-        found = _inferred(spark, source, infer=True)
-    fields = []
-    for column in found.fields:
-        kind = known.get(column.name.casefold(), column.dataType)
-        if column.name.casefold() == time_column.casefold() and column.dataType.simpleString() in _TIME_LIKE:
-            kind = t.StringType()
-        fields.append(t.StructField(column.name, kind))
-    return t.StructType(fields)
+def _is_nanos(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
-def _inferred(spark: SparkSession, source: Source, infer: bool) -> StructType:
-    """Names and, if asked, types; JSON always has both, at the price of a pass over it."""
-    reader = _reader(spark.read, source, None)
-    if source.format == "csv":
-        reader = reader.option("inferSchema", str(infer).lower())
-    return cast("StructType", reader.load(source.place).schema)
+def _of_nanos(sql: str, kind: pa.DataType, depth: int) -> str:
+    """SQL: a value whose times are numbers of nanoseconds, as times of microseconds."""
+    if _is_nanos(kind):
+        micros = f"(({sql} - pmod({sql}, 1000L)) div 1000L)"
+        if kind.tz is not None:
+            return f"timestamp_micros({micros})"
+        return f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01 00:00:00')"
+    if not _has_nanos(kind):
+        return sql
+    item = f"n{depth}"
+    if pa.types.is_struct(kind):
+        members = ", ".join(
+            f"{literal(part.name)}, {_of_nanos(f'{sql}.{quoted(part.name)}', part.type, depth)}" for part in kind
+        )
+        return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({members}) END"
+    if pa.types.is_map(kind):
+        return f"transform_values({sql}, (k{depth}, {item}) -> {_of_nanos(item, kind.item_type, depth + 1)})"
+    return f"transform({sql}, {item} -> {_of_nanos(item, kind.value_type, depth + 1)})"

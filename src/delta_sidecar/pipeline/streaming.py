@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delta_sidecar import errors
-from delta_sidecar.errors import InputError, SparkError
+from delta_sidecar.errors import InputError
+from delta_sidecar.pipeline.batch import Files, Input
 from delta_sidecar.pipeline.bucketed_table import check_bucket, load_table
-from delta_sidecar.pipeline.event_time import find_column
+from delta_sidecar.pipeline.event_time import event_time
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.ingest import (
@@ -30,16 +28,13 @@ from delta_sidecar.pipeline.ingest import (
     ingest_batch,
     session_of,
     settings_of,
-    spark_schema,
 )
-from delta_sidecar.pipeline.sources import Source, read_stream, source_of
+from delta_sidecar.pipeline.sources import Rows, Source, files_of, source_of, stream_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
-
-_OURS = re.compile(r"delta_sidecar\.errors\.(\w+): (.+)")
 
 
 def ingest_stream(
@@ -52,13 +47,16 @@ def ingest_stream(
     bucket: str = "hour",
     bucket_column: str | None = None,
     source_format: str | None = None,
-    schema: StructType | None = None,
     read_options: Mapping[str, str] | None = None,
+    schema: StructType | str | None = None,
+    time_format: str | None = None,
+    merge_schema: bool = False,
+    rescue: bool = False,
+    bad_rows: str | os.PathLike[str] | None = None,
     available_now: bool = True,
     processing_time: str | None = None,
     target_file_size: int | str | None = DEFAULT_FILE_SIZE,
     app_id: str | None = None,
-    merge_schema: bool = False,
     table_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     index: IndexWhen = "checkpoint",
@@ -70,16 +68,17 @@ def ingest_stream(
 
     `available_now` ends when all that is there has been taken; else the query goes on until it is stopped, a batch
     every `processing_time` (`10 seconds`) or as fast as they come. `on_batch` is called with each batch's summary.
-    `app_id` is for checkpoint locations that are moved: without it the query's own id is used.
+    `app_id` is for checkpoint locations that are moved: without it the query's own id is used. The other arguments are
+    those of `ingest`; each micro-batch is held to the contract as it is then.
     """
     settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, merge_schema, table_properties,
-        storage_options, index, after_commit, on_progress,
+        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
+        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
     )  # fmt: skip
     session = session_of(source, spark)
-    frame = _stream(session, source, settings, source_format, schema, read_options)
+    frame, files = _stream(session, source, settings, source_format, read_options)
     place = spark_uri(checkpoint_location, storage_options)
-    step = _Step(settings, place, app_id, on_batch)
+    step = _Step(settings, place, app_id, on_batch, files)
     writer = frame.writeStream.foreachBatch(step).option("checkpointLocation", place)
     writer = writer.trigger(availableNow=True) if available_now else _continuous(writer, processing_time)
     with spark_failures(f"{settings.table}: the stream did not start"):
@@ -88,23 +87,10 @@ def ingest_stream(
 
 def await_end(query: StreamingQuery, stop: Callable[[], bool] | None = None) -> None:
     """Wait until a stream has ended, or stop it as soon as `stop` says so; what a batch failed with is raised."""
-    with _batch_failures(), spark_failures("the stream broke off"):
+    with spark_failures("the stream broke off"):
         while not query.awaitTermination(1):
             if stop is not None and stop():
                 query.stop()
-
-
-@contextmanager
-def _batch_failures() -> Iterator[None]:
-    """Our own errors come back from Spark as text: the error they were is raised again."""
-    try:
-        yield
-    except SparkError as error:
-        match = _OURS.search(str(error.__cause__))
-        kind = getattr(errors, match[1], None) if match else None
-        if match is None or kind is None:
-            raise
-        raise kind(match[2]) from error
 
 
 def _continuous(writer: Any, processing_time: str | None) -> Any:
@@ -116,26 +102,26 @@ def _stream(
     source: DataFrame | str | os.PathLike[str],
     settings: Settings,
     source_format: str | None,
-    schema: StructType | None,
     read_options: Mapping[str, str] | None,
-) -> DataFrame:
-    """The stream; what can be known to be wrong with it is told now, not by its first batch."""
+) -> tuple[DataFrame, Source | None]:
+    """The stream, and the source whose files it names. What can be known to be wrong is told now, not by a batch."""
     snapshot = load_table(settings.open_store())
     if snapshot is not None:
         check_bucket(snapshot, settings.bucket)
-    files: Source | None = None
-    if isinstance(source, (str, os.PathLike)):
-        files = source_of(source, source_format, read_options, settings.storage_options)
+    if not isinstance(source, (str, os.PathLike)):
+        give_access(spark, settings, None)
+        if not source.isStreaming:
+            raise InputError("the DataFrame is no stream; make it with spark.readStream, or use ingest")
+        event_time(source.schema, settings.time_column, "the stream", settings.time_format)
+        return source, None
+    files = source_of(source, source_format, read_options, settings.storage_options)
     give_access(spark, settings, files)
-    if files is not None:
-        known = None if snapshot is None else spark_schema(spark, settings)
-        frame = read_stream(spark, files, settings.bucket.time_column, known, schema)
-    else:
-        frame = source  # type: ignore[assignment]
-    if not frame.isStreaming:
-        raise InputError("the DataFrame is no stream; make it with spark.readStream, or use ingest")
-    find_column(frame.schema, settings.bucket.time_column, files.uri if files else "the stream")
-    return frame
+    if files.format != "delta":
+        return stream_files(spark, files), files
+    with spark_failures(f"{files.uri} cannot be read as a stream of delta"):
+        frame = spark.readStream.format("delta").options(**files.options).load(files.place)
+    event_time(frame.schema, settings.time_column, files.uri, settings.time_format)
+    return frame, None
 
 
 @dataclass(slots=True)
@@ -146,13 +132,16 @@ class _Step:
     checkpoint: str
     app_id: str | None
     on_batch: Callable[[IngestSummary], None] | None
+    files: Source | None = None
+    """The source, where the stream is one of its file names."""
     known: list[str] = field(default_factory=list)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         if not self.known:
             self.known.append(self.app_id or f"delta-sidecar-ingest-{_query_id(spark, self.checkpoint)}")
-        summary = ingest_batch(spark, batch, self.settings, (self.known[0], batch_id))
+        given: Input = Rows(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
+        summary = ingest_batch(spark, given, self.settings, (self.known[0], batch_id))
         if self.on_batch is not None:
             self.on_batch(summary)
 

@@ -35,7 +35,8 @@ class Written:
     files: int
     bytes: int
     buckets: int
-    made_checkpoint: bool
+    checkpoint: int
+    """The newest checkpoint beside or after it, whoever made it; -1 if there is none."""
 
 
 class _Records(msgspec.Struct):
@@ -52,12 +53,12 @@ def find_written(store: Store, after: int, token: str, bucket_column: str) -> Wr
     for version in sorted(listing.commits, reverse=True):
         meta = listing.commits[version]
         if version > after and (commit_info(commits, meta) or {}).get("userMetadata") == token:
-            checkpointed = any(checkpoint.version == version for checkpoint in listing.checkpoints)
-            return _told(version, list(_adds(commits, meta)), bucket_column, checkpointed)
+            checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
+            return _told(version, list(_adds(commits, meta)), bucket_column, checkpoint)
     return None
 
 
-def _told(version: int, adds: list[Add], bucket_column: str, made_checkpoint: bool) -> Written:
+def _told(version: int, adds: list[Add], bucket_column: str, checkpoint: int) -> Written:
     values = [(add.partitionValues or {}).get(bucket_column) or None for add in adds]
     rows = [records_of(add) for add in adds]
     return Written(
@@ -67,7 +68,7 @@ def _told(version: int, adds: list[Add], bucket_column: str, made_checkpoint: bo
         len(adds),
         sum(add.size or 0 for add in adds),
         len(set(values)),
-        made_checkpoint,
+        checkpoint,
     )
 
 

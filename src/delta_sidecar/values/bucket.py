@@ -142,6 +142,12 @@ def quoted(*path: str) -> str:
     return ".".join(f"`{part.replace('`', '``')}`" for part in path)
 
 
+def literal(text: str) -> str:
+    """A string as SQL text."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def bucket_of(micros: int, granularity: Granularity) -> str | None:
     """The bucket of an instant (microseconds since 1970, UTC): what `bucket_expression` gives for it in Spark.
 

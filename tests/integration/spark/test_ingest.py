@@ -362,7 +362,7 @@ def test_an_index_that_fails_does_not_undo_the_batch(table: SparkTable, monkeypa
     steps: list[str] = []
     done = ingest(table.spark.sql(EVENTS), table.root, "ts", index="always", on_progress=steps.append)
     assert (done.rows, done.indexed) == (31, False)
-    assert steps[-1] == "version 1 is committed but not indexed: no room"
+    assert steps[-1] == "the batch is committed, but version 1 is not indexed: no room"
 
 
 def test_others_read_it_as_any_table(table: SparkTable) -> None:

@@ -1,0 +1,88 @@
+"""Rows that cannot be in the table: put aside in a table of their own, or named in the error that stops the batch.
+
+They are committed before the batch they belong to, under its number: a batch that is run again writes them once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from delta_sidecar.errors import InputError
+from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
+from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.parsing import RAW, REASON
+from delta_sidecar.pipeline.records.terms import shortened
+from delta_sidecar.pipeline.sources import ORIGIN, Source, text_frame
+from delta_sidecar.values.bucket import literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_TABLE: Final = "batch STRING, ingested_at TIMESTAMP, file STRING, reason STRING, raw STRING, raw_bytes BINARY"
+
+
+def bad_rows_frame(frame: DataFrame, batch: str) -> DataFrame:
+    """Rows as the table of bad rows has them, from their reason, origin and raw bytes."""
+    is_text = f"is_valid_utf8(CAST({RAW} AS STRING))"
+    return frame.selectExpr(
+        f"{literal(batch)} AS batch",
+        "current_timestamp() AS ingested_at",
+        f"{ORIGIN} AS file",
+        f"{REASON} AS reason",
+        f"CASE WHEN {is_text} THEN CAST({RAW} AS STRING) END AS raw",
+        f"CASE WHEN NOT {is_text} THEN {RAW} END AS raw_bytes",
+    )
+
+
+def write_bad_rows(frame: DataFrame, place: str, once: tuple[str, int] | None, policy: RetryPolicy) -> None:
+    """Append them, as one commit; a batch that was here before appends nothing."""
+    until_committed(lambda: _append(frame, place, once), lambda: None, policy, what=f"{place}: the bad rows")
+
+
+def _append(frame: DataFrame, place: str, once: tuple[str, int] | None) -> None:
+    options = {"mergeSchema": "false"}
+    if once is not None:
+        options |= {"txnAppId": once[0], "txnVersion": str(once[1])}
+    with spark_failures(f"{place}: the bad rows were not written"):
+        spark = frame.sparkSession
+        spark.sql(f"CREATE TABLE IF NOT EXISTS delta.{quoted(place)} ({_TABLE}) USING delta")
+        frame.coalesce(1).write.format("delta").mode("append").options(**options).save(place)
+
+
+def refuse(
+    spark: SparkSession, source: Source | None, label: str, count: int, origin: str, reason: str, raw: bytes
+) -> InputError:
+    """The error for a batch with bad rows that may not be put aside; it says where the first one stands."""
+    line = _line_number(spark, source, origin, raw)
+    where = f"{origin or label}" + (f" line {line:,}" if line is not None else "")
+    many = "1 record is bad" if count == 1 else f"{count:,} records are bad"
+    text = shortened(raw.decode(errors="backslashreplace"))
+    return InputError(
+        f"{label}: {many}, one of them in {where}: {reason}: {text}; mend it, "
+        "or pass --bad-rows PLACE (bad_rows=…) to put such records aside"
+    )
+
+
+def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: bytes) -> int | None:
+    """The line of a record in its file, by a second look at that file; None where it cannot be said."""
+    if source is None or not origin or not source.is_text or source.flag("multiLine"):
+        return None
+    from urllib.parse import unquote
+
+    from pyspark.sql import functions as f
+
+    try:
+        lines = text_frame(spark, source, [unquote(origin)]).select(
+            f.col("_metadata.file_block_start").alias("start"),
+            f.monotonically_increasing_id().alias("at"),
+            (f.col("value").cast("binary") == f.lit(raw)).alias("same"),
+        )
+        blocks = lines.groupBy("start").agg(f.min("at"), f.count("at"), f.min(f.when(f.col("same"), f.col("at"))))
+        before = 0
+        for _, first, count, place in sorted(blocks.collect()):
+            if place is not None:
+                return int(before + place - first + 1)
+            before += count
+    except Exception:
+        return None
+    return None

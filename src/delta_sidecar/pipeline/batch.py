@@ -1,0 +1,435 @@
+"""A batch made ready: held to its contract, its time a time, its bad rows apart. Nothing is written here.
+
+Text is parsed under the contract and typed rows are projected to it; both then go the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from delta_sidecar.errors import InputError, UnknownColumnError
+from delta_sidecar.pipeline import parsing, projection
+from delta_sidecar.pipeline.bad_rows import refuse
+from delta_sidecar.pipeline.contract import (
+    CORRUPT,
+    RESCUED,
+    Contract,
+    find_type,
+    hold,
+    schema_of,
+    unified,
+    unify,
+    with_field,
+    without,
+)
+from delta_sidecar.pipeline.event_time import EVENT_TIME, EventTime, bucket_number, event_time, time_name, with_time
+from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.layout import count_buckets
+from delta_sidecar.pipeline.parsing import PROBLEMS, RAW, REASON
+from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, read_lines, read_rows
+from delta_sidecar.pipeline.survey import BAD_TIME, Survey, survey
+from delta_sidecar.values.bucket import Granularity, TimeType, literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_NOTES: Final = (RESCUED, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of a source that make a batch."""
+
+    source: Source
+    files: Sequence[File]
+
+
+Input: TypeAlias = Files | Lines | Rows
+"""What a batch is made of: files, lines that came otherwise, or a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What is asked of every batch of an ingest."""
+
+    time_column: str
+    granularity: Granularity
+    bucket_column: str
+    schema: StructType | str | None = None
+    merge: bool = False
+    rescue: bool = False
+    time_format: str | None = None
+    count: bool = True
+    """Whether rows are counted by bucket even where nothing else has to be known of them first."""
+    allow_bad: bool = False
+    """Whether bad rows may be put aside."""
+    say: Callable[[str], None] = field(default=lambda message: None, repr=False)
+
+    @property
+    def time_name(self) -> str:
+        """The column of the table that holds the time."""
+        return time_name(self.time_column)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table as it is: its columns without the bucket, and the kind of its time."""
+
+    schema: StructType
+    time_type: TimeType | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A batch that can be written."""
+
+    frame: DataFrame
+    time: EventTime
+    merge: bool
+    """Whether the table gets new columns by it."""
+    survey: Survey | None
+    """None where nothing had to be known of the rows first."""
+    bad: DataFrame | None = None
+    """Its bad rows, where there are any: reason, origin and raw bytes of each."""
+
+
+def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target | None) -> Prepared:
+    """Hold a batch to its contract; what the contract does not allow is an error that names it."""
+    contract = _contract(demands, target)
+    known = None if contract is None else contract.schema
+    if isinstance(given, Files):
+        if not given.files and contract is None:
+            raise InputError(f"{given.source.uri} holds no file to infer a schema from; give --schema (schema=…)")
+        if given.source.is_text:
+            given = read_lines(spark, given.source, given.files, known)
+        else:
+            return _of_rows(read_rows(spark, given.source, given.files, known), demands, target, contract)
+    if isinstance(given, Lines):
+        return _of_lines(spark, given, demands, target, contract)
+    return _of_rows([given], demands, target, contract)
+
+
+def _contract(demands: Demands, target: Target | None) -> Contract | None:
+    """The contract that is known before the batch is looked at."""
+    if demands.schema is not None:
+        schema = without(schema_of(demands.schema), demands.bucket_column)
+        if target is not None:
+            own = without(schema, demands.time_name)
+            hold(own, Contract(target.schema, demands.merge), "the schema")
+            schema = _retyped(schema, target.schema)
+    elif target is not None:
+        schema = target.schema
+    else:
+        return None
+    return Contract(without(schema, RESCUED) if demands.rescue else schema, demands.merge, demands.rescue)
+
+
+def _retyped(given: Any, known: Any) -> Any:
+    """A type with the table's own types wherever the table has the field."""
+    from pyspark.sql import types as t
+
+    if isinstance(given, t.StructType) and isinstance(known, t.StructType):
+        fields = []
+        for part in given.fields:
+            kind = find_type(known, (part.name,))
+            fields.append(t.StructField(part.name, part.dataType if kind is None else _retyped(part.dataType, kind)))
+        return t.StructType(fields)
+    if isinstance(given, t.ArrayType) and isinstance(known, t.ArrayType):
+        return t.ArrayType(_retyped(given.elementType, known.elementType))
+    if isinstance(given, t.MapType) and isinstance(known, t.MapType):
+        return t.MapType(known.keyType, _retyped(given.valueType, known.valueType))
+    return known
+
+
+# Text.
+
+
+def _of_lines(
+    spark: SparkSession, lines: Lines, demands: Demands, target: Target | None, contract: Contract | None
+) -> Prepared:
+    names = _names_by_schema(lines, demands)
+    if contract is None:
+        schema = _inferred(lines, demands, names)
+        own = unify([("the records", schema), (lines.label, _extras(lines))])
+        contract = Contract(own, demands.merge, demands.rescue)
+    else:
+        contract = hold(without(_extras(lines), demands.time_name), contract, lines.label)
+    if lines.source.is_permissive:
+        contract = _with_corrupt(contract, target)
+    rows = _Parsing(lines, demands, target, names)
+    frame, time = rows.timed(contract)
+    with spark_failures(f"{lines.label} cannot be read as {lines.source.format}"):
+        demands.say("looking at the records")
+        seen = survey(frame, _number(time, demands))
+    _check_extras(lines, [problem.name for problem in seen.problems])
+    contract = contract.refuse_or_grow(lines.label, seen.problems)
+    bad = _bad_lines(rows, contract) if seen.bad_rows else None
+    if bad is not None and not demands.allow_bad:
+        raise _refusal(spark, lines.source, lines.label, bad, seen.bad_rows)
+    frame, time = rows.timed(contract, writing=True)
+    if bad is not None:
+        frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
+    frame = _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
+    return _prepared(frame, time, contract, target, seen, bad)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parsing:
+    """Lines on their way to rows."""
+
+    lines: Lines
+    demands: Demands
+    target: Target | None
+    names: list[str] | None
+
+    def timed(
+        self, contract: Contract, *, writing: bool = False, keep_raw: bool = False
+    ) -> tuple[DataFrame, EventTime]:
+        """The rows under a contract, with their time."""
+        order = parsing.order_of(self.lines, contract, self.demands.time_name, self.names)
+        order = replace(order, strict=writing, allow_bad=self.demands.allow_bad, keep_raw=keep_raw)
+        wanted = None if self.target is None else self.target.time_type
+        return _timed(parsing.parsed(self.lines, order), self.demands, wanted, self.lines.label)
+
+
+def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
+    """The columns of CSV without a header: those of the schema that is given, in its order."""
+    if lines.source.format != "csv" or lines.source.flag("header", True) or demands.schema is None:
+        return None
+    return [column.name for column in schema_of(demands.schema).fields]
+
+
+def _inferred(lines: Lines, demands: Demands, names: list[str] | None) -> StructType:
+    demands.say("inferring the schema")
+    with spark_failures(f"{lines.label} cannot be read as {lines.source.format}"):
+        schema = without(parsing.inferred(lines, names), demands.bucket_column)
+    if not schema.fields:
+        raise InputError(f"{lines.label} holds no record to infer a schema from; give --schema (schema=…)")
+    _check_no_rescued(schema, demands, lines.label)
+    _check_extras(lines, [column.name for column in schema.fields])
+    return schema
+
+
+def _check_no_rescued(schema: StructType, demands: Demands, label: str) -> None:
+    if demands.rescue and find_type(schema, (RESCUED,)) is not None:
+        raise InputError(f"{label} has a column {RESCUED}, which --rescue writes; rename it")
+
+
+def _extras(lines: Lines) -> StructType:
+    from pyspark.sql.types import StructType as Struct
+
+    return Struct([lines.frame.schema[name] for name in lines.extras])
+
+
+def _check_extras(lines: Lines, names: Sequence[str]) -> None:
+    extras = {name.casefold() for name in lines.extras}
+    if both := [name for name in names if name.casefold() in extras]:
+        raise InputError(
+            f"{lines.label}: column {both[0]} stands both in the records and beside them (in the names of their "
+            "directories, for files); pass --read-option directoryColumns=false to take the records'"
+        )
+
+
+def _with_corrupt(contract: Contract, target: Target | None) -> Contract:
+    from pyspark.sql.types import StringType
+
+    if find_type(contract.schema, (CORRUPT,)) is not None:
+        return contract
+    if target is not None and not contract.merge:
+        raise InputError(f"the table has no column {CORRUPT} for mode=PERMISSIVE; pass --merge-schema to add it")
+    return replace(contract, schema=with_field(contract.schema, (CORRUPT,), StringType()), grown=True)
+
+
+def _rescued_of_lines(lines: Lines, contract: Contract, seen: Survey) -> str | None:
+    """SQL: what has no place in the contract, in the records and beside them; None if there is nothing."""
+    if not contract.rescue:
+        return None
+    beside = projection.rescued(_extras(lines), contract.schema)
+    if beside is None:
+        return RESCUED if seen.problems else None
+    return (
+        f"CASE WHEN ({beside}) IS NULL THEN {RESCUED} WHEN {RESCUED} IS NULL THEN {beside} "
+        f"ELSE concat(left({RESCUED}, length({RESCUED}) - 1), ',', substr({beside}, 2)) END"
+    )
+
+
+def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
+    """Reason, origin and text of the records that cannot be in the table."""
+    frame, _ = rows.timed(contract, keep_raw=True)
+    raw = RAW
+    if rows.lines.source.flag("multiLine"):
+        # A file is one line there: a row that parses is told by its columns.
+        raw = f"CASE WHEN {REASON} IS NOT NULL THEN {RAW} ELSE {_as_json(_columns(frame))} END"
+    bad_time = _is_bad_time(frame)
+    return frame.where(f"{REASON} IS NOT NULL OR {bad_time}").selectExpr(
+        f"coalesce({REASON}, {literal(_no_time(rows.demands))}) AS {REASON}", ORIGIN, f"{raw} AS {RAW}"
+    )
+
+
+# Typed rows.
+
+
+def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, contract: Contract | None) -> Prepared:
+    wanted = _wanted_time(groups, demands, target)
+    timed = [_timed(_with_time_column(group, groups, demands), demands, wanted, group.label) for group in groups]
+    schemas = [without(_columns(frame), demands.time_name, demands.bucket_column) for frame, _ in timed]
+    if contract is None:
+        schema = unify(zip((group.label for group in groups), schemas))
+        _check_no_rescued(schema, demands, groups[0].label)
+        contract = Contract(schema, demands.merge, demands.rescue)
+    for group, schema in zip(groups, schemas):
+        contract = hold(schema, contract, group.label)
+    time = timed[0][1]
+    fitted = [
+        _projected(
+            frame, contract, time, target, projection.rescued(schema, contract.schema) if demands.rescue else None
+        )
+        for (frame, _), schema in zip(timed, schemas)
+    ]
+    frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), fitted)
+    seen = _counted_rows(frame, time, demands, groups[0].label, any(t.may_be_bad for _, t in timed))
+    bad = None
+    if seen is not None and seen.bad_rows:
+        pieces = [_bad_of_rows(group, t) for group, (_, t) in zip(groups, timed) if t.may_be_bad]
+        bad = reduce(lambda a, b: a.unionByName(b), pieces)
+        if not demands.allow_bad:
+            raise _refusal(frame.sparkSession, None, groups[0].label, bad, seen.bad_rows)
+        frame = frame.where(f"NOT {_is_bad_time(frame)}")
+    return _prepared(frame, time, contract, target, seen, bad)
+
+
+def _wanted_time(groups: Sequence[Rows], demands: Demands, target: Target | None) -> TimeType:
+    """The kind of the table's time: that of the table, else without a zone only if all sources are."""
+    if target is not None and target.time_type is not None:
+        return target.time_type
+    kinds = {_type_name(group.frame.schema, demands) for group in groups} - {""}
+    return "timestamp_ntz" if kinds == {"timestamp_ntz"} else "timestamp"
+
+
+def _type_name(schema: StructType, demands: Demands) -> str:
+    try:
+        return event_time(schema, demands.time_column, "", demands.time_format).time_type
+    except UnknownColumnError:
+        return ""
+
+
+def _with_time_column(group: Rows, groups: Sequence[Rows], demands: Demands) -> DataFrame:
+    """The frame; one without a time has a null one where another of the batch has one."""
+    if len(groups) == 1 or _type_name(group.frame.schema, demands):
+        return group.frame
+    if not any(_type_name(other.frame.schema, demands) for other in groups):
+        return group.frame
+    return group.frame.selectExpr("*", f"CAST(NULL AS TIMESTAMP) AS {quoted(demands.time_name)}")
+
+
+def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: str, may_be_bad: bool) -> Survey | None:
+    if not may_be_bad and not demands.count:
+        return None
+    with spark_failures(f"{label}: the rows could not be counted"):
+        demands.say("counting rows")
+        number = _number(time, demands)
+        return survey(frame, number) if may_be_bad else Survey(count_buckets(frame, number))
+
+
+def _bad_of_rows(group: Rows, time: EventTime) -> DataFrame:
+    """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
+    origin = ORIGIN if group.has_origin else f"CAST(NULL AS STRING) AS {ORIGIN}"
+    raw = _as_json(without(group.frame.schema, ORIGIN))
+    reason = literal(f"{time.column} is no time")
+    return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
+
+
+# Both.
+
+
+def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: str) -> tuple[DataFrame, EventTime]:
+    """The frame with its time as a timestamp, and a mark on rows that have one which cannot be read."""
+    from pyspark.sql import functions as f
+
+    time = event_time(frame.schema, demands.time_column, label, demands.time_format, wanted)
+    if time.column == EVENT_TIME and find_type(without(frame.schema), (EVENT_TIME,)) is not None:
+        raise InputError(f"{label} has a column {EVENT_TIME}, which the time of {demands.time_column} is copied to")
+    if not time.may_be_bad:
+        return with_time(frame, time), time
+    marked = frame.withColumn("__time", f.expr(time.sql)).withColumn(
+        BAD_TIME, f.expr(f"({time.given}) IS NOT NULL AND __time IS NULL")
+    )
+    return marked.withColumn(time.column, f.col("__time")).drop("__time"), time
+
+
+def _is_bad_time(frame: DataFrame) -> str:
+    return f"coalesce({BAD_TIME}, false)" if BAD_TIME in frame.columns else "false"
+
+
+def _no_time(demands: Demands) -> str:
+    return f"{demands.time_column} is no time"
+
+
+def _number(time: EventTime, demands: Demands) -> str:
+    return bucket_number(quoted(time.column), demands.granularity, time.time_type)
+
+
+def _columns(frame: DataFrame) -> StructType:
+    """The columns of a frame, without the notes beside them; `_rescued` is one of a frame that was not parsed."""
+    parsed = PROBLEMS in frame.columns
+    return without(frame.schema, *(name for name in _NOTES if parsed or name != RESCUED))
+
+
+def _as_json(schema: StructType) -> str:
+    """SQL: a row as JSON bytes."""
+    listed = ", ".join(quoted(field.name) for field in schema.fields)
+    return f"CAST(to_json(struct({listed})) AS BINARY)"
+
+
+def _projected(
+    frame: DataFrame, contract: Contract, time: EventTime, target: Target | None, rescued: str | None
+) -> DataFrame:
+    """The frame in the columns that are written, and the notes beside them."""
+    wanted = _written(contract, time, target)
+    notes = [name for name in (BAD_TIME, REASON) if name in frame.columns]
+    source = _columns(frame)
+    if projection.is_as(source, wanted) and rescued is None and len(source.fields) + len(notes) == len(frame.columns):
+        return frame
+    more = [] if rescued is None else [f"{rescued} AS {RESCUED}"]
+    return frame.selectExpr(*projection.columns(source, wanted), *more, *notes)
+
+
+def _written(contract: Contract, time: EventTime, target: Target | None) -> StructType:
+    """The columns that are written: the contract's, each with all fields that the table has."""
+    from pyspark.sql import types as t
+
+    kind = t.TimestampType() if time.time_type == "timestamp" else t.TimestampNTZType()
+    fields = []
+    for part in without(contract.schema, time.column).fields:
+        known = None if target is None else find_type(target.schema, (part.name,))
+        fields.append(t.StructField(part.name, part.dataType if known is None else unified(known, part.dataType)))
+    names = [part.name.casefold() for part in contract.schema.fields]
+    at = names.index(time.column.casefold()) if time.column.casefold() in names else len(fields)
+    spelled = contract.schema.fields[at].name if at < len(names) else time.column
+    fields.insert(at, t.StructField(spelled, kind))
+    return t.StructType(fields)
+
+
+def _prepared(
+    frame: DataFrame,
+    time: EventTime,
+    contract: Contract,
+    target: Target | None,
+    seen: Survey | None,
+    bad: DataFrame | None,
+) -> Prepared:
+    """The batch, without the notes that are of no use any more."""
+    rescues = RESCUED in frame.columns and contract.rescue
+    frame = frame.drop(*(name for name in _NOTES if name != RESCUED))
+    merge = contract.grown or (rescues and target is not None and find_type(target.schema, (RESCUED,)) is None)
+    return Prepared(frame, time, merge, seen, bad)
+
+
+def _refusal(spark: SparkSession, source: Source | None, label: str, bad: DataFrame, count: int) -> InputError:
+    first = bad.orderBy(ORIGIN, RAW).limit(1).collect()
+    reason, origin, raw = (first[0][0], first[0][1], first[0][2]) if first else ("it cannot be read again", None, b"")
+    return refuse(spark, source, label, count, origin or "", reason, bytes(raw or b""))

@@ -1,0 +1,210 @@
+"""Writers that meet: what Delta's conflicts mean, and one bounded way to try again.
+
+A transaction that loses against another one has written nothing, and Delta says so by an error. What is to be done
+depends on what the winner did, and is the same for every statement:
+
+    another writer's files      try again on a fresh snapshot, with the source evaluated anew
+    the same transaction id     look whether it is done already
+    the table's metadata        look at the schema; try again if what is written still fits
+    the protocol, the creation  look at the table, which is there by then; try again
+    anything else               the commit may have been made: look for its token before all else
+
+The rule of `until_committed`: after any failure look for the own commit first, and only then try again.
+
+Conflicts are told by their condition, not by Python's classes: classic Spark raises typed ones only after
+`import delta.exceptions` and Connect only after `import delta.connect`, and they have no class of their own in common.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeVar
+
+from delta_sidecar.errors import ConflictError, OptionError
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class Remedy(Enum):
+    """What helps against a conflict."""
+
+    AGAIN = "try again with the source evaluated anew"
+    LOOK_FIRST = "look at the table: what was wanted may be done already; then try again"
+    LOOK_AT_SCHEMA = "look at the schema; try again if what is written still fits"
+
+
+class Kind(Enum):
+    """What another writer did meanwhile."""
+
+    APPEND = "added files that were read"
+    DELETE_READ = "deleted files that were read"
+    DELETE_DELETE = "deleted files that were to be deleted"
+    WRITE = "wrote to the table"
+    COMMITS = "committed faster, again and again"
+    TRANSACTION = "committed the same transaction id"
+    METADATA = "changed the schema or a property of the table"
+    SCHEMA = "left the table with a schema that the rows do not fit"
+    PROTOCOL = "changed the protocol of the table, or created it"
+    CREATION = "created the table"
+    OTHER = "changed the table"
+
+    @property
+    def remedy(self) -> Remedy:
+        return _REMEDIES.get(self, Remedy.AGAIN)
+
+
+_REMEDIES: Final = {
+    Kind.TRANSACTION: Remedy.LOOK_FIRST,
+    Kind.PROTOCOL: Remedy.LOOK_FIRST,
+    Kind.CREATION: Remedy.LOOK_FIRST,
+    Kind.OTHER: Remedy.LOOK_FIRST,
+    Kind.METADATA: Remedy.LOOK_AT_SCHEMA,
+    Kind.SCHEMA: Remedy.LOOK_AT_SCHEMA,
+}
+_CONDITIONS: Final = {
+    "DELTA_CONCURRENT_APPEND": Kind.APPEND,
+    "DELTA_CONCURRENT_DELETE_READ": Kind.DELETE_READ,
+    "DELTA_CONCURRENT_DELETE_DELETE": Kind.DELETE_DELETE,
+    "DELTA_CONCURRENT_WRITE": Kind.WRITE,
+    "DELTA_MAX_COMMIT_RETRIES_EXCEEDED": Kind.COMMITS,
+    "DELTA_CONCURRENT_TRANSACTION": Kind.TRANSACTION,
+    "DELTA_METADATA_CHANGED": Kind.METADATA,
+    "DELTA_METADATA_MISMATCH": Kind.SCHEMA,
+    "DELTA_SCHEMA_CHANGE_SINCE_ANALYSIS": Kind.SCHEMA,
+    "DELTA_PROTOCOL_CHANGED": Kind.PROTOCOL,
+    "DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION": Kind.CREATION,
+    "DELTA_CREATE_TABLE_SCHEME_MISMATCH": Kind.CREATION,
+    "DELTA_CREATE_TABLE_WITH_DIFFERENT_PARTITIONING": Kind.CREATION,
+    "DELTA_CREATE_TABLE_WITH_DIFFERENT_PROPERTY": Kind.CREATION,
+    "DELTA_LOG_ALREADY_EXISTS": Kind.CREATION,
+    "DELTA_TABLE_ALREADY_EXISTS": Kind.CREATION,
+}
+_CLASSES: Final = {
+    "ConcurrentAppendException": Kind.APPEND,
+    "ConcurrentDeleteReadException": Kind.DELETE_READ,
+    "ConcurrentDeleteDeleteException": Kind.DELETE_DELETE,
+    "ConcurrentWriteException": Kind.WRITE,
+    "ConcurrentTransactionException": Kind.TRANSACTION,
+    "MetadataChangedException": Kind.METADATA,
+    "ProtocolChangedException": Kind.PROTOCOL,
+    "DeltaConcurrentModificationException": Kind.OTHER,
+}
+# At the beginning of a line or behind a Java class: what a quoted commit says does not count.
+_IN_TEXT = re.compile(r"(?:^|: )\[(DELTA_[A-Z_]+)(?:\.[A-Z_]+)*\]|io\.delta\.exceptions\.(\w+)(?=:)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A commit that lost against another writer's, and so was not made."""
+
+    kind: Kind
+    condition: str
+    """Delta's name for it, or the name of its class where it gives none."""
+
+    @property
+    def remedy(self) -> Remedy:
+        return self.kind.remedy
+
+    def __str__(self) -> str:
+        return f"another writer {self.kind.value} ({self.condition})"
+
+
+def conflict_of(error: BaseException | None) -> Conflict | None:
+    """The conflict that an error tells of, itself or by its cause; None if it is none that is known."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        found = _by_condition(error) or _by_text(error) or _named(type(error).__name__)
+        if found is not None:
+            return found
+        error = error.__cause__
+    return None
+
+
+def _by_condition(error: BaseException) -> Conflict | None:
+    """Connect sets it; on classic Spark it is None."""
+    with suppress(Exception):  # Spark's own errors ask the JVM, which may be gone.
+        name = getattr(error, "getCondition", lambda: None)()
+        return _named(name.partition(".")[0]) if isinstance(name, str) else None
+    return None
+
+
+def _by_text(error: BaseException) -> Conflict | None:
+    with suppress(Exception):
+        found = (_named(match[1] or match[2]) for match in _IN_TEXT.finditer(str(error)))
+        return next((conflict for conflict in found if conflict is not None), None)
+    return None
+
+
+def _named(name: str) -> Conflict | None:
+    kind = _CONDITIONS.get(name) or _CLASSES.get(name)
+    return None if kind is None else Conflict(kind, name)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often to try, and how long to wait in between: a random part of a time that doubles."""
+
+    attempts: int = 12
+    """Tries in all; 1 never tries again."""
+    first_delay: float = 0.25
+    """Seconds that the first pause takes at most."""
+    longest_delay: float = 20.0
+    """Seconds that any pause takes at most."""
+    random: Callable[[], float] = random.random
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.first_delay < 0 or self.longest_delay < 0:
+            raise OptionError("a retry policy needs at least one attempt, and pauses that are not below 0")
+
+    def delay(self, failures: int) -> float:
+        """The pause after so many failures. Any length is as likely, so that writers that met part."""
+        return self.random() * min(self.longest_delay, self.first_delay * 2.0 ** (failures - 1))
+
+
+def until_committed(
+    attempt: Callable[[], T],
+    committed: Callable[[], T | None],
+    policy: RetryPolicy,
+    *,
+    what: str,
+    may_retry: Callable[[Conflict], bool] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> T:
+    """The result of an attempt that got through, or of one whose commit is in the table though it failed.
+
+    `attempt` begins with a fresh snapshot each time. `committed` looks for the own commit, by its token or `txn`: None
+    if there is none. It is asked after every failure, so nothing is written twice. Only conflicts are tried again:
+    after any other failure the commit may still be on its way, and the failure is raised. `may_retry` looks at the
+    table as it is and has the last word on a conflict.
+    """
+    for failures in range(1, policy.attempts + 1):
+        try:
+            return attempt()
+        except Exception as error:
+            conflict = conflict_of(error)
+            done = committed()
+            if done is not None:
+                _log.info("%s is committed, although it failed with %s", what, type(error).__name__)
+                return done
+            if conflict is None or not (may_retry is None or may_retry(conflict)):
+                raise
+            if failures == policy.attempts:
+                raise ConflictError(
+                    f"{what}: {conflict}, at each of {failures} attempts; nothing was written, run it again"
+                ) from error
+        pause = policy.delay(failures)
+        _log.info("%s: %s; attempt %d in %.1f s", what, conflict, failures + 1, pause)
+        if say is not None:
+            say(f"{conflict}; trying again")
+        policy.sleep(pause)
+    raise AssertionError("a policy has at least one attempt")

@@ -1,0 +1,397 @@
+"""The schema contract of a batch: which columns and types it must fit, and what may happen to the rest.
+
+It comes from a schema that is given, else from the table, else from the batch itself. A field that the source has and
+the contract lacks is refused by name, added to the table, or kept as JSON text in `_rescued`: never left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from delta_sidecar.errors import InputError, UnsupportedTypeError
+from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled
+from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, Path, Problem
+from delta_sidecar.values.bucket import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructField, StructType
+
+RESCUED: Final = "_rescued"
+CORRUPT: Final = "_corrupt_record"
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """What a batch is held to. `schema` has neither the bucket nor `_rescued`."""
+
+    schema: StructType
+    merge: bool = False
+    rescue: bool = False
+    grown: bool = False
+    """The schema has columns that the table lacks."""
+
+    def refuse_or_grow(self, where: str, problems: Iterable[Problem]) -> Contract:
+        """The contract with the new fields among the problems; an error where it does not allow one of them."""
+        listed = list(problems)
+        misfits = [problem for problem in listed if not problem.is_new]
+        if misfits and not self.rescue:
+            raise InputError(
+                f"{where}: values do not fit: {_some(map(self._misfit, misfits))}; "
+                "mend them, or pass --rescue (rescue=True) to keep them in _rescued"
+            )
+        new = [problem for problem in listed if problem.is_new]
+        if not new or (self.rescue and not self.merge):
+            return self
+        if not self.merge:
+            names = sorted({problem.name for problem in new})
+            raise InputError(
+                f"{where} has columns that the contract lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
+                "to add them, or --rescue (rescue=True) to keep them in _rescued"
+            )
+        kinds: dict[Path, tuple[Path, pa.DataType]] = {}
+        for problem in new:
+            key = tuple(step.casefold() if isinstance(step, str) else step for step in problem.path)
+            path, before = kinds.get(key, (problem.path, NOTHING))
+            kinds[key] = path, merged(before, problem.kind)
+        schema = self.schema
+        for path, kind in kinds.values():
+            schema = with_field(schema, path, spark_type(settled(kind)))
+        return replace(self, schema=schema, grown=True)
+
+    def _misfit(self, problem: Problem) -> str:
+        kind = find_type(self.schema, problem.path)
+        return f"{problem.name} is {'?' if kind is None else kind.simpleString()}, not {problem.example}"
+
+
+def schema_of(given: StructType | str) -> StructType:
+    """A schema from DDL or from Spark's JSON."""
+    from pyspark.sql.types import StructType as Struct
+
+    if not isinstance(given, str):
+        return given
+    text = given.strip()
+    if text.startswith("{"):
+        import json
+
+        try:
+            return Struct.fromJson(json.loads(text))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"the schema is no Spark schema in JSON: {error!r}") from None
+    with spark_failures("the schema is no DDL"):
+        made: StructType = Struct.fromDDL(text)  # type: ignore[assignment]
+        return made
+
+
+def without(schema: StructType, *names: str) -> StructType:
+    """The schema less some columns, whatever their case."""
+    from pyspark.sql.types import StructType as Struct
+
+    dropped = {name.casefold() for name in names}
+    return Struct([field for field in schema.fields if field.name.casefold() not in dropped])
+
+
+def find_type(schema: Any, path: Path) -> DataType | None:
+    """The type at a path."""
+    kind = schema
+    for step in path:
+        if step == ELEMENTS and hasattr(kind, "elementType"):
+            kind = kind.elementType
+        elif step == VALUES and hasattr(kind, "valueType"):
+            kind = kind.valueType
+        else:
+            known = _field(kind, str(step))
+            if known is None:
+                return None
+            kind = known.dataType
+    return kind  # type: ignore[no-any-return]
+
+
+def _field(kind: Any, name: str) -> StructField | None:
+    fields = {field.name.casefold(): field for field in getattr(kind, "fields", ())}
+    return fields.get(name.casefold())
+
+
+def with_field(kind: Any, path: Path, new: DataType) -> Any:
+    """A type with one field more, or with that field widened, at a path."""
+    from pyspark.sql import types as t
+
+    if not path:
+        return new
+    step, rest = path[0], path[1:]
+    if step == ELEMENTS:
+        return t.ArrayType(with_field(kind.elementType, rest, new), True)
+    if step == VALUES:
+        return t.MapType(kind.keyType, with_field(kind.valueType, rest, new), True)
+    known = _field(kind, str(step))
+    if known is None:
+        return t.StructType([*kind.fields, t.StructField(str(step), new)])
+    kept = t.StructField(known.name, with_field(known.dataType, rest, new), known.nullable, known.metadata)
+    return t.StructType([kept if field.name == known.name else field for field in kind.fields])
+
+
+# Differences of two schemas of typed sources.
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A column that the contract has otherwise."""
+
+    path: Path
+    source: str
+    contract: str
+
+    def __str__(self) -> str:
+        name = ".".join(str(step) for step in self.path if isinstance(step, str))
+        return f"{name} is {self.source}, in the contract {self.contract}"
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What a source has that the contract lacks, or has otherwise."""
+
+    new: tuple[tuple[Path, DataType], ...]
+    wrong: tuple[Mismatch, ...]
+
+
+def differences(source: StructType, contract: StructType) -> Differences:
+    """New fields and types that do not widen, into structs, arrays and maps."""
+    new: list[tuple[Path, DataType]] = []
+    wrong: list[Mismatch] = []
+    for item in _differences(source, contract, ()):
+        if isinstance(item, Mismatch):
+            wrong.append(item)
+        else:
+            new.append(item)
+    return Differences(tuple(new), tuple(wrong))
+
+
+def _differences(source: Any, contract: Any, path: Path) -> Iterator[Mismatch | tuple[Path, DataType]]:
+    from pyspark.sql import types as t
+
+    if isinstance(source, t.StructType) and isinstance(contract, t.StructType):
+        for field in source.fields:
+            known = _field(contract, field.name)
+            if known is None:
+                yield (*path, field.name), field.dataType
+            else:
+                yield from _differences(field.dataType, known.dataType, (*path, known.name))
+    elif isinstance(source, t.ArrayType) and isinstance(contract, t.ArrayType):
+        yield from _differences(source.elementType, contract.elementType, (*path, ELEMENTS))
+    elif isinstance(source, t.MapType) and isinstance(contract, t.MapType):
+        if not widens(source.keyType, contract.keyType):
+            yield Mismatch(path, source.simpleString(), contract.simpleString())
+        yield from _differences(source.valueType, contract.valueType, (*path, VALUES))
+    elif not widens(source, contract):
+        yield Mismatch(path, source.simpleString(), contract.simpleString())
+
+
+def hold(source: StructType, contract: Contract, where: str) -> Contract:
+    """The contract for a typed source: with its new fields where they may be added, an error where it does not fit."""
+    found = differences(source, contract.schema)
+    if found.wrong and not contract.rescue:
+        raise InputError(
+            f"{where}: columns do not fit: {_some(map(str, found.wrong))}; cast them, ingest into a new table, "
+            "or pass --rescue (rescue=True) to keep what does not fit in _rescued"
+        )
+    if not found.new or (contract.rescue and not contract.merge):
+        return contract
+    if not contract.merge:
+        names = [".".join(str(step) for step in path if isinstance(step, str)) for path, _ in found.new]
+        raise InputError(
+            f"{where} has columns that the contract lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
+            "to add them, or --rescue (rescue=True) to keep them in _rescued"
+        )
+    schema = contract.schema
+    for path, kind in found.new:
+        schema = with_field(schema, path, kind)
+    return replace(contract, schema=schema, grown=True)
+
+
+_INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
+_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_EXACT: Final = {"float": ("tinyint", "smallint"), "double": ("tinyint", "smallint", "int", "float")}
+
+
+def widens(source: DataType, target: DataType) -> bool:
+    """Whether every value of one type is one of the other, exactly."""
+    from pyspark.sql import types as t
+
+    names = source.simpleString(), target.simpleString()
+    if names[0] == names[1] or isinstance(source, t.NullType):
+        return True
+    if isinstance(target, t.DecimalType):
+        whole = target.precision - target.scale
+        if isinstance(source, t.DecimalType):
+            return source.precision - source.scale <= whole and source.scale <= target.scale
+        return _DIGITS.get(names[0], 99) <= whole
+    if names[1] in _INTEGERS:
+        return names[0] in _INTEGERS and _INTEGERS.index(names[0]) <= _INTEGERS.index(names[1])
+    return names[0] in _EXACT.get(names[1], ()) or _is_text(source, target)
+
+
+def _is_text(source: DataType, target: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    text = (t.StringType, t.CharType, t.VarcharType)
+    return isinstance(source, text) and isinstance(target, t.StringType)
+
+
+def unified(a: Any, b: Any, path: Path = ()) -> Any:
+    """The narrowest type that holds values of both, for sources that have no contract; Mismatch where there is none."""
+    from pyspark.sql import types as t
+
+    if isinstance(a, t.StructType) and isinstance(b, t.StructType):
+        fields = {field.name.casefold(): field for field in a.fields}
+        for field in b.fields:
+            known = fields.get(field.name.casefold())
+            kind = field.dataType if known is None else unified(known.dataType, field.dataType, (*path, field.name))
+            fields[field.name.casefold()] = t.StructField(known.name if known else field.name, kind)
+        return t.StructType(list(fields.values()))
+    if isinstance(a, t.ArrayType) and isinstance(b, t.ArrayType):
+        return t.ArrayType(unified(a.elementType, b.elementType, (*path, ELEMENTS)))
+    if isinstance(a, t.MapType) and isinstance(b, t.MapType):
+        return t.MapType(unified(a.keyType, b.keyType, path), unified(a.valueType, b.valueType, (*path, VALUES)))
+    if widens(a, b):
+        return b
+    if widens(b, a):
+        return a
+    raise _NotUnified(Mismatch(path, b.simpleString(), a.simpleString()))
+
+
+class _NotUnified(Exception):
+    """Two types have none in common."""
+
+    def __init__(self, mismatch: Mismatch) -> None:
+        super().__init__(str(mismatch))
+        self.mismatch = mismatch
+
+
+def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
+    """One schema for sources that have several; an error that names the column and both places."""
+    from pyspark.sql.types import StructType as Struct
+
+    result: StructType = Struct([])
+    first: dict[str, str] = {}
+    for where, schema in schemas:
+        try:
+            result = unified(result, schema)
+        except _NotUnified as error:
+            top = str(error.mismatch.path[0]) if error.mismatch.path else "?"
+            raise InputError(
+                f"column {top} is {error.mismatch.source} in {where} and {error.mismatch.contract} in "
+                f"{first.get(top.casefold(), 'another file')}; give --schema (schema=…)"
+            ) from None
+        for field in schema.fields:
+            first.setdefault(field.name.casefold(), where)
+    return result
+
+
+def _some(items: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(items))
+    return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")
+
+
+# Spark's types as Arrow's, and back.
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """A schema as Arrow has it."""
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType, field.name)) for field in schema.fields])
+
+
+def arrow_type(kind: Any, path: str) -> pa.DataType:
+    """A type as Arrow has it; types that no text can be read as are refused."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return pa.struct([pa.field(f.name, arrow_type(f.dataType, f"{path}.{f.name}")) for f in kind.fields])
+    if isinstance(kind, t.ArrayType):
+        return pa.list_(arrow_type(kind.elementType, path))
+    if isinstance(kind, t.MapType):
+        return pa.map_(arrow_type(kind.keyType, path), arrow_type(kind.valueType, path))
+    if isinstance(kind, t.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, t.StringType | t.CharType | t.VarcharType):
+        return pa.string()
+    plain = _PLAIN.get(kind.simpleString())
+    if plain is None:
+        raise UnsupportedTypeError(f"column {path} is {kind.simpleString()}, which text cannot be read as")
+    return plain
+
+
+_PLAIN: Final[dict[str, pa.DataType]] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def spark_type(kind: pa.DataType, nanos_as_numbers: bool = False) -> DataType:
+    """A type of Arrow's, as Spark has it."""
+    from pyspark.sql import types as t
+
+    def inner(part: pa.DataType) -> DataType:
+        return spark_type(part, nanos_as_numbers)
+
+    if pa.types.is_struct(kind):
+        return t.StructType([t.StructField(part.name, inner(part.type)) for part in kind])
+    if pa.types.is_list(kind):
+        return t.ArrayType(inner(kind.value_type))
+    if pa.types.is_map(kind):
+        return t.MapType(inner(kind.key_type), inner(kind.item_type))
+    if pa.types.is_decimal(kind):
+        return t.DecimalType(kind.precision, kind.scale)
+    if pa.types.is_timestamp(kind):
+        if kind.unit == "ns" and nanos_as_numbers:
+            return t.LongType()
+        return t.TimestampNTZType() if kind.tz is None else t.TimestampType()
+    name = next((name for test, name in _SPARK_NAMES if test(kind)), None)
+    if name is None:
+        raise UnsupportedTypeError(f"Spark has no type for Arrow's {kind}")
+    made: DataType = getattr(t, f"{name}Type")() if name != "Decimal" else t.DecimalType(20, 0)
+    return made
+
+
+_SPARK_NAMES: Final = (
+    (pa.types.is_string, "String"),
+    (pa.types.is_binary, "Binary"),
+    (pa.types.is_boolean, "Boolean"),
+    (pa.types.is_int8, "Byte"),
+    (pa.types.is_int16, "Short"),
+    (pa.types.is_uint8, "Short"),
+    (pa.types.is_int32, "Integer"),
+    (pa.types.is_uint16, "Integer"),
+    (pa.types.is_int64, "Long"),
+    (pa.types.is_uint32, "Long"),
+    (pa.types.is_uint64, "Decimal"),
+    (pa.types.is_float32, "Float"),
+    (pa.types.is_float64, "Double"),
+    (pa.types.is_date, "Date"),
+    (pa.types.is_null, "Null"),
+)
+
+
+def ddl(kind: DataType) -> str:
+    """A type as SQL, with all its fields; Spark's own short text leaves some out of a wide struct."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return f"STRUCT<{', '.join(f'{quoted(f.name)}: {ddl(f.dataType)}' for f in kind.fields)}>"
+    if isinstance(kind, t.ArrayType):
+        return f"ARRAY<{ddl(kind.elementType)}>"
+    if isinstance(kind, t.MapType):
+        return f"MAP<{ddl(kind.keyType)}, {ddl(kind.valueType)}>"
+    return kind.simpleString()

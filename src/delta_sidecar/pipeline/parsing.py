@@ -1,0 +1,316 @@
+"""Lines of text as typed rows, in tasks: what `records` makes of them, as the columns of a frame.
+
+Beside the contract's columns a row has `__reason`, `__origin` and `__raw` where it is a record that does not parse, and
+`__problems` where it shows something about the batch that its task has not seen before.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar.pipeline.contract import CORRUPT, RESCUED, Contract, arrow_schema, spark_type
+from delta_sidecar.pipeline.records.csv_records import CsvInference, CsvParser, Dialect, header_names
+from delta_sidecar.pipeline.records.inference import merged_structs, settled
+from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
+from delta_sidecar.pipeline.records.terms import Parsed, Problem, Terms
+from delta_sidecar.pipeline.shipping import ship
+from delta_sidecar.pipeline.sources import ORIGIN, Lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+REASON: Final = "__reason"
+RAW: Final = "__raw"
+PROBLEMS: Final = "__problems"
+_NOTES: Final = pa.schema(
+    [(RESCUED, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """How tasks parse. It travels with them."""
+
+    format: str
+    terms: Terms
+    encoding: str
+    dialect: Dialect
+    headers: Mapping[str, str]
+    """First lines of files that are divided among tasks."""
+    names: Sequence[str] | None
+    """Columns of CSV files without a header, where they are given."""
+    extras: tuple[str, ...]
+    rescue: bool = False
+    permissive: bool = False
+    strict: bool = False
+    """Whether a record that the survey did not see is an error: nothing may be left out while writing."""
+    allow_bad: bool = False
+    keep_raw: bool = False
+    """Whether every row comes with its text and place."""
+
+
+def order_of(lines: Lines, contract: Contract, time_column: str | None, names: Sequence[str] | None) -> Order:
+    """The order for a contract. The time column is taken as text."""
+    source = lines.source
+    columns = arrow_schema(contract.schema)
+    columns = pa.schema([c for c in columns if c.name.casefold() not in {name.casefold() for name in lines.extras}])
+    at = next((i for i, name in enumerate(columns.names) if name.casefold() == (time_column or "").casefold()), None)
+    if at is not None:
+        columns = columns.set(at, pa.field(columns.names[at], pa.string()))
+    return Order(
+        source.format,
+        Terms(columns, None if at is None else columns.names[at]),
+        source.encoding,
+        source.dialect,
+        lines.headers,
+        names,
+        lines.extras,
+        contract.rescue,
+        source.is_permissive,
+    )
+
+
+def parsed(lines: Lines, order: Order) -> DataFrame:
+    """The rows of the lines."""
+    from pyspark.sql.types import StructField, StructType
+
+    ship(lines.frame.sparkSession)
+    extras = [lines.frame.schema[name] for name in lines.extras]
+    made = [StructField(c.name, spark_type(c.type)) for c in [*order.terms.columns]]
+    notes = [StructField(c.name, spark_type(c.type)) for c in _NOTES]
+    schema = StructType([*made, *extras, *notes])
+
+    def parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from parse_batches(order, batches)
+
+    return lines.frame.mapInArrow(parse, schema)
+
+
+def inferred(lines: Lines, names: Sequence[str] | None) -> StructType:
+    """The schema of all records."""
+    from pyspark.sql.types import StructType as Struct
+
+    order = order_of(lines, Contract(Struct([])), None, names)
+    ship(lines.frame.sparkSession)
+
+    def infer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kind = infer_batches(order, batches)
+        encoded = pa.schema(list(kind)).serialize().to_pybytes()
+        yield pa.record_batch([pa.array([encoded], pa.binary())], names=["schema"])
+
+    kind = pa.struct([])
+    rows = lines.frame.select("value", "origin", "start").mapInArrow(infer, "schema binary").toArrow()
+    for encoded in rows.column(0).to_pylist():
+        kind = merged_structs(kind, pa.struct(list(pa.ipc.read_schema(pa.BufferReader(encoded)))))
+    return cast("StructType", spark_type(settled(kind) if kind.num_fields else kind))
+
+
+# In the tasks.
+
+
+def parse_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of lines as batches of rows."""
+    if order.format == "json":
+        parser = JsonParser(order.terms, order.encoding)
+        for batch in batches:
+            lines = batch.column("value").to_pylist()
+            yield _rows(order, batch, lines, parser.parse(lines))
+        return
+    csv, files = CsvParser(order.terms, order.dialect), _Files(order)
+    for batch in batches:
+        for piece, names, lines in files.pieces(batch, csv):
+            yield _rows(order, piece, lines, csv.parse(lines, names))
+
+
+def infer_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> pa.StructType:
+    """The type of all records of some batches."""
+    if order.format == "json":
+        json_kind = JsonInference(order.encoding)
+        for batch in batches:
+            json_kind.see(batch.column("value").to_pylist())
+        return json_kind.kind
+    csv_kind, files = CsvInference(order.dialect), _Files(order)
+    for batch in batches:
+        for _, names, lines in files.pieces(batch, CsvParser(Terms(pa.schema([])), order.dialect)):
+            csv_kind.see(lines, names)
+    return csv_kind.kind
+
+
+@dataclass(slots=True)
+class _Files:
+    """The CSV files of a task, one after the other, each with its columns."""
+
+    order: Order
+    origin: str | None = None
+    start: int = -1
+    names: list[str] | None = None
+
+    def pieces(
+        self, batch: pa.RecordBatch, parser: CsvParser
+    ) -> Iterator[tuple[pa.RecordBatch, list[str], list[bytes]]]:
+        """The lines of each file in a batch, less its header."""
+        for begin, end in _runs(batch):
+            piece = batch.slice(begin, end - begin)
+            origin, start = piece.column("origin")[0].as_py(), piece.column("start")[0].as_py()
+            if (origin, start) != (self.origin, self.start) or self.order.dialect.multi_line:
+                self.origin, self.start, self.names = origin, start, self._known(origin, start)
+            lines = piece.column("value").to_pylist()
+            if self.names is None:
+                piece, lines = self._take_header(piece, lines, parser)
+            if self.names is not None and lines:
+                yield piece, self.names, lines
+
+    def _known(self, origin: str, start: int) -> list[str] | None:
+        if self.order.names is not None:
+            return list(self.order.names)
+        if start == 0 or not self.order.dialect.header:
+            return None
+        if origin not in self.order.headers:
+            raise RuntimeError(f"{origin}: its header was not read before its lines")
+        return header_names(self.order.headers[origin], self.order.dialect, origin)
+
+    def _take_header(
+        self, piece: pa.RecordBatch, lines: list[bytes], parser: CsvParser
+    ) -> tuple[pa.RecordBatch, list[bytes]]:
+        """The lines after the header, which is the first that is no blank."""
+        assert self.origin is not None
+        dialect = self.order.dialect
+        if dialect.multi_line:
+            text = lines[0].decode(dialect.encoding, errors="replace").lstrip("\ufeff")
+            if not text.strip():
+                return piece.slice(0, 0), []
+            record, after = parser.tokens.record(text.lstrip("\r\n"))
+            first = text.lstrip("\r\n")
+            if not dialect.header:
+                self.names = [f"_c{at}" for at in range(len(record))]
+                return piece, lines
+            self.names = header_names(first[:after], dialect, self.origin)
+            return piece, [first[after:].encode(dialect.encoding)]
+        for at, line in enumerate(lines):
+            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff")
+            if parser.is_blank(text):
+                continue
+            if not dialect.header:
+                self.names = [f"_c{n}" for n in range(len(parser.tokens.record(text)[0]))]
+                return piece, lines
+            self.names = header_names(text, dialect, self.origin)
+            return piece.slice(at + 1), lines[at + 1 :]
+        return piece.slice(0, 0), []
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Where the lines of each file begin and end in a batch."""
+    if not batch.num_rows:
+        return
+    ends = pc.run_end_encode(batch.column("origin")).run_ends.to_pylist()
+    begin = 0
+    for end in ends:
+        if batch.column("start")[begin].as_py() == batch.column("start")[end - 1].as_py():
+            yield begin, end
+        else:
+            starts = batch.column("start").slice(begin, end - begin).to_pylist()
+            cuts = [at for at in range(1, len(starts)) if starts[at] != starts[at - 1]]
+            yield from zip([begin, *(begin + c for c in cuts)], [*(begin + c for c in cuts), end])
+        begin = end
+
+
+def _rows(order: Order, batch: pa.RecordBatch, lines: Sequence[bytes], result: Parsed) -> pa.RecordBatch:
+    """The rows of a batch: those that parse, then those that do not."""
+    bad = [] if order.permissive else list(result.bad)
+    _check(order, batch, lines, result, bad)
+    corrupt = list(result.bad) if order.permissive else []
+    places = [*result.lines, *(record.line for record in corrupt), *(record.line for record in bad)]
+    good, more = len(result.lines), len(corrupt) + len(bad)
+    columns = [_extended(c, field.type, more) for c, field in zip(result.columns, order.terms.columns)]
+    if corrupt:
+        _set_corrupt(order, columns, good, [_text(lines, record.line, record.raw) for record in corrupt])
+    extras = [batch.column(name).take(pa.array(places, pa.int32())) for name in order.extras]
+    notes = _notes(order, batch, lines, result, bad, places, good + len(corrupt))
+    names = [*order.terms.columns.names, *order.extras, *_NOTES.names]
+    return pa.record_batch([*columns, *extras, *notes], names=names)
+
+
+def _check(order: Order, batch: pa.RecordBatch, lines: Sequence[bytes], result: Parsed, bad: list[Any]) -> None:
+    """While writing: what the survey did not see ends the task, and nothing is committed."""
+    if not order.strict:
+        return
+    if bad and not order.allow_bad:
+        raise RuntimeError(f"{batch.column('origin')[0]}: a record does not parse that did before: {bad[0].reason}")
+    if result.misfits and not order.rescue:
+        line = result.lines[min(result.misfits)]
+        raise RuntimeError(f"{batch.column('origin')[0]}: a record does not fit that did before: {lines[line][:200]!r}")
+
+
+def _extended(column: pa.Array, kind: pa.DataType, more: int) -> pa.Array:
+    return pa.concat_arrays([column, pa.nulls(more, kind)]) if more else column
+
+
+def _set_corrupt(order: Order, columns: list[pa.Array], good: int, texts: list[str]) -> None:
+    at = order.terms.columns.names.index(CORRUPT)
+    columns[at] = pa.concat_arrays([columns[at].slice(0, good), pa.array(texts, pa.string())])
+
+
+def _text(lines: Sequence[bytes], line: int, raw: str | None) -> str:
+    return raw if raw is not None else lines[line].decode(errors="replace")
+
+
+def _notes(
+    order: Order,
+    batch: pa.RecordBatch,
+    lines: Sequence[bytes],
+    result: Parsed,
+    bad: list[Any],
+    places: list[int],
+    good: int,
+) -> list[pa.Array]:
+    total = len(places)
+    nothing = pa.nulls(total, pa.string())
+    rescued = _sparse(result.rescued, total) if order.rescue and result.rescued else nothing
+    problems = {row: encode_problems(some) for row, some in result.problems.items()}
+    told = _sparse(problems, total) if problems and not order.strict else nothing
+    if not bad and not order.keep_raw:
+        return [rescued, nothing, nothing, pa.nulls(total, pa.binary()), told]
+    reasons = pa.array([None] * good + [record.reason for record in bad], pa.string())
+    kept = range(total) if order.keep_raw else range(good, total)
+    raws: list[bytes | None] = [None] * total
+    for row in kept:
+        raws[row] = lines[places[row]]
+    for row, record in enumerate(bad, good):
+        if record.raw is not None:
+            raws[row] = record.raw.encode()
+    all_origins = batch.column("origin").to_pylist()
+    origins = [all_origins[places[row]] if row in kept else None for row in range(total)]
+    return [rescued, reasons, pa.array(origins, pa.string()), pa.array(raws, pa.binary()), told]
+
+
+def _sparse(texts: Mapping[int, str], total: int) -> pa.Array:
+    return pa.array([texts.get(row) for row in range(total)], pa.string())
+
+
+def encode_problems(problems: Sequence[Problem]) -> str:
+    """Problems as text, on their way from a task to the driver."""
+    return json.dumps([[list(p.path), _encoded(p.kind), p.example] for p in problems])
+
+
+def _encoded(kind: pa.DataType | None) -> str | None:
+    if kind is None:
+        return None
+    return base64.b64encode(pa.schema([pa.field("_", kind)]).serialize().to_pybytes()).decode()
+
+
+def decode_problems(text: str) -> Iterator[Problem]:
+    """Problems out of their text."""
+    for path, kind, example in json.loads(text):
+        yield Problem(tuple(path), None if kind is None else _decoded(kind), example)
+
+
+def _decoded(text: str) -> pa.DataType:
+    return pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text))).field(0).type

@@ -1,0 +1,133 @@
+"""Typed columns as the contract has them, by name at any depth: SQL expressions, no pass over the data.
+
+Fields are put in the contract's order and case, missing ones are null, numbers are widened. What has no place in the
+contract comes out as one JSON text a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from delta_sidecar.pipeline.contract import ddl, widens
+from delta_sidecar.values.bucket import literal, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+def is_as(source: Any, target: Any) -> bool:
+    """Whether a type needs no change: same fields, same order, same types; what may be null does not matter."""
+    from pyspark.sql import types as t
+
+    if isinstance(source, t.StructType) and isinstance(target, t.StructType):
+        return [f.name for f in source.fields] == [f.name for f in target.fields] and all(
+            is_as(a.dataType, b.dataType) for a, b in zip(source.fields, target.fields)
+        )
+    if isinstance(source, t.ArrayType) and isinstance(target, t.ArrayType):
+        return is_as(source.elementType, target.elementType)
+    if isinstance(source, t.MapType) and isinstance(target, t.MapType):
+        return is_as(source.keyType, target.keyType) and is_as(source.valueType, target.valueType)
+    return bool(source.simpleString() == target.simpleString())
+
+
+def columns(source: StructType, target: StructType) -> list[str]:
+    """SQL: the columns of the contract, made of those of the source."""
+    known = {field.name.casefold(): field for field in source.fields}
+    return [
+        f"{_member(None, known.get(field.name.casefold()), field.dataType, 0)} AS {quoted(field.name)}"
+        for field in target.fields
+    ]
+
+
+def _member(parent: str | None, field: Any, target: DataType, depth: int) -> str:
+    if field is None:
+        return f"CAST(NULL AS {ddl(target)})"
+    sql = quoted(field.name) if parent is None else f"{parent}.{quoted(field.name)}"
+    return value(sql, field.dataType, target, depth)
+
+
+def value(sql: str, source: Any, target: Any, depth: int = 0) -> str:
+    """SQL: a value in another type; null where it is none of it."""
+    from pyspark.sql import types as t
+
+    if is_as(source, target):
+        return sql
+    if isinstance(source, t.StructType) and isinstance(target, t.StructType):
+        known = {field.name.casefold(): field for field in source.fields}
+        members = ", ".join(
+            f"{literal(f.name)}, {_member(sql, known.get(f.name.casefold()), f.dataType, depth)}" for f in target.fields
+        )
+        return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({members}) END"
+    if isinstance(source, t.ArrayType) and isinstance(target, t.ArrayType):
+        item = f"e{depth}"
+        return f"transform({sql}, {item} -> {value(item, source.elementType, target.elementType, depth + 1)})"
+    if isinstance(source, t.MapType) and isinstance(target, t.MapType) and widens(source.keyType, target.keyType):
+        key, item = f"k{depth}", f"e{depth}"
+        made = (
+            f"transform_values({sql}, ({key}, {item}) -> {value(item, source.valueType, target.valueType, depth + 1)})"
+        )
+        if is_as(source.keyType, target.keyType):
+            return made
+        return f"transform_keys({made}, ({key}, {item}) -> CAST({key} AS {ddl(target.keyType)}))"
+    if widens(source, target):
+        return f"CAST({sql} AS {ddl(target)})"
+    if _narrows(source, target):
+        there = f"try_cast({sql} AS {ddl(target)})"
+        return f"CASE WHEN try_cast({there} AS {ddl(source)}) <=> {sql} THEN {there} END"
+    return f"CAST(NULL AS {ddl(target)})"
+
+
+def _narrows(source: DataType, target: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    return isinstance(source, t.NumericType) and isinstance(target, t.NumericType)
+
+
+def rescued(source: StructType, target: StructType) -> str | None:
+    """SQL: JSON text of what the contract has no place for; None where it has one for everything."""
+    left = _left_fields(None, source, target, 0)
+    if not left:
+        return None
+    return f"CASE WHEN {_any(left)} THEN to_json({_named(left)}) END"
+
+
+def _named(left: list[tuple[str, str]]) -> str:
+    return "named_struct(" + ", ".join(f"{literal(name)}, {sql}" for name, sql in left) + ")"
+
+
+def _any(left: list[tuple[str, str]]) -> str:
+    return " OR ".join(f"({sql}) IS NOT NULL" for _, sql in left)
+
+
+def _left_fields(parent: str | None, source: Any, target: Any, depth: int) -> list[tuple[str, str]]:
+    known = {field.name.casefold(): field for field in target.fields}
+    left = []
+    for field in source.fields:
+        sql = quoted(field.name) if parent is None else f"{parent}.{quoted(field.name)}"
+        place = known.get(field.name.casefold())
+        rest = sql if place is None else _left(sql, field.dataType, place.dataType, depth)
+        if rest is not None:
+            left.append((field.name, rest))
+    return left
+
+
+def _left(sql: str, source: Any, target: Any, depth: int) -> str | None:
+    """SQL: what is left of a value, null where nothing is; None where nothing can be."""
+    from pyspark.sql import types as t
+
+    if isinstance(source, t.StructType) and isinstance(target, t.StructType):
+        left = _left_fields(sql, source, target, depth)
+        return f"CASE WHEN {_any(left)} THEN {_named(left)} END" if left else None
+    item = f"e{depth}"
+    if isinstance(source, t.ArrayType) and isinstance(target, t.ArrayType):
+        rest = _left(item, source.elementType, target.elementType, depth + 1)
+        return None if rest is None else f"CASE WHEN exists({sql}, {item} -> ({rest}) IS NOT NULL) THEN {sql} END"
+    if isinstance(source, t.MapType) and isinstance(target, t.MapType) and widens(source.keyType, target.keyType):
+        rest = _left(item, source.valueType, target.valueType, depth + 1)
+        some = f"exists(map_values({sql}), {item} -> ({rest}) IS NOT NULL)"
+        return None if rest is None else f"CASE WHEN {some} THEN {sql} END"
+    if widens(source, target):
+        return None
+    if _narrows(source, target):
+        return f"CASE WHEN ({value(sql, source, target, depth)}) IS NULL THEN {sql} END"
+    return sql

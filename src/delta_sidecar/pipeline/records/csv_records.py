@@ -1,0 +1,355 @@
+"""Lines of CSV as Arrow columns: each file by its own header, matched to the contract by name.
+
+Lines without a quote are divided by Arrow; others by a small strict tokenizer, which tells an empty text from no text
+and refuses what follows a closing quote. Columns are then converted as wholes, and value by value where that fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar.errors import InputError
+from delta_sidecar.pipeline.records import conversion, inference
+from delta_sidecar.pipeline.records.conversion import EXACT_IN_DOUBLE, Misfit, decode_json, encode_json
+from delta_sidecar.pipeline.records.json_records import FITS, Fit
+from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Report, Terms
+
+Record: TypeAlias = list[str | None]
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the CSV is written."""
+
+    sep: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    comment: str = ""
+    null_value: str = ""
+    header: bool = True
+    encoding: str = "utf-8"
+    multi_line: bool = False
+
+    def tokens(self) -> _Tokens:
+        return _Tokens(self)
+
+
+class _Tokens:
+    """Divides text into records and fields."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        sep, quote, escape = (re.escape(text) for text in (dialect.sep, dialect.quote, dialect.escape))
+        plain = rf"(?:(?!{sep}|[\r\n])(?s:.))*" if dialect.multi_line else rf"(?:(?!{sep})(?s:.))*"
+        if not dialect.quote:
+            self.field, self.escaped = re.compile(f"(?P<plain>{plain})"), None
+            return
+        if not dialect.escape or dialect.escape == dialect.quote:
+            inside, self.escaped = f"(?:[^{quote}]|{quote}{quote})*", re.compile(f"{quote}({quote})")
+        else:
+            inside = f"(?:[^{quote}{escape}]|{escape}(?s:.))*"
+            self.escaped = re.compile(f"{escape}([{quote}{escape}])")
+        self.field = re.compile(f"{quote}(?P<quoted>{inside}){quote}|(?!{quote})(?P<plain>{plain})")
+
+    def record(self, text: str, at: int = 0) -> tuple[Record, int]:
+        """The fields of the record that begins there, and where the next one does; ValueError if it has no end."""
+        fields: Record = []
+        while True:
+            match = self.field.match(text, at)
+            if match is None:
+                raise ValueError("a quote is not closed")
+            fields.append(self._value(match))
+            at = match.end()
+            if at >= len(text):
+                return fields, at
+            if text.startswith(self.dialect.sep, at):
+                at += len(self.dialect.sep)
+            elif self.dialect.multi_line and (end := _LINE_END.match(text, at)):
+                return fields, end.end()
+            else:
+                raise ValueError("text follows a closing quote")
+
+    def _value(self, match: re.Match[str]) -> str | None:
+        quoted = match.groupdict().get("quoted")
+        if quoted is not None:
+            assert self.escaped is not None
+            value = self.escaped.sub(r"\1", quoted)
+            return None if value and value == self.dialect.null_value else value
+        plain = match["plain"]
+        return None if plain in ("", self.dialect.null_value) else plain
+
+
+def header_names(line: str, dialect: Dialect, origin: str) -> list[str]:
+    """The columns of a file; one without a name is called by its place."""
+    try:
+        names, _ = dialect.tokens().record(line.lstrip("\ufeff").rstrip("\r\n"))
+    except ValueError as error:
+        raise InputError(f"{origin}: its header cannot be read: {error}") from None
+    return checked_names([name or f"_c{at}" for at, name in enumerate(names)], origin)
+
+
+def checked_names(names: list[str], origin: str) -> list[str]:
+    """The names, each of them once."""
+    counts = Counter(name.casefold() for name in names)
+    if twice := next((name for name in names if counts[name.casefold()] > 1), None):
+        raise InputError(f"{origin}: its header names {twice!r} twice; give the columns names of their own")
+    return names
+
+
+@dataclass(slots=True)
+class CsvParser:
+    """Parses lines of one file after the other under terms. One a task: it remembers which problems it has told."""
+
+    terms: Terms
+    dialect: Dialect
+    report: Report = field(default_factory=Report)
+    tokens: _Tokens = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens = self.dialect.tokens()
+
+    def parse(self, lines: Sequence[bytes], names: Sequence[str]) -> Parsed:
+        """The records of some lines of a file with these columns."""
+        columns, places, bad = self.divide(lines, len(names))
+        rescue = _Rescue(self.report, {}, {}, set())
+        by_name = dict(zip((name.casefold() for name in names), range(len(names))))
+        arrays = []
+        for wanted in self.terms.columns:
+            at = by_name.pop(wanted.name.casefold(), None)
+            if at is None:
+                arrays.append(pa.nulls(len(places), wanted.type))
+            else:
+                arrays.append(rescue.column(columns[at], wanted, names[at]))
+        for at in by_name.values():
+            rescue.unknown(columns[at], names[at])
+        texts = {row: encode_json(left) for row, left in rescue.left.items()}
+        return Parsed(arrays, places, texts, rescue.problems, frozenset(rescue.misfits), bad)
+
+    def divide(self, lines: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
+        """The fields of all records, column by column, as text; the line of each; what is no record."""
+        if self.dialect.multi_line:
+            return self._whole(lines, width)
+        texts, bad = self._decoded(lines)
+        plain = self._plain([text for _, text in texts], width)
+        if plain is not None:
+            return plain, [at for at, _ in texts], bad
+        return self._one_by_one(((at, text, 0) for at, text in texts), width, bad)
+
+    def _decoded(self, lines: Sequence[bytes]) -> tuple[list[tuple[int, str]], list[BadRecord]]:
+        texts: list[tuple[int, str]] = []
+        bad: list[BadRecord] = []
+        for at, line in enumerate(lines):
+            try:
+                text = line.decode(self.dialect.encoding)
+            except UnicodeDecodeError:
+                bad.append(BadRecord(at, "it is not in the encoding of the file"))
+                continue
+            if not self.is_blank(text):
+                texts.append((at, text))
+        return texts, bad
+
+    def is_blank(self, text: str) -> bool:
+        """Whether a line is no record: empty, or a comment."""
+        return not text or (self.dialect.comment != "" and text.startswith(self.dialect.comment))
+
+    def _plain(self, texts: list[str], width: int) -> list[pa.Array] | None:
+        """The columns of lines that have no quote, and all have as many fields as the header."""
+        if not texts:
+            return [pa.array([], pa.string())] * width
+        array = pa.array(texts, pa.string())
+        if self.dialect.quote and _any(pc.match_substring(array, self.dialect.quote)):
+            return None
+        divided = pc.split_pattern(array, self.dialect.sep)
+        if not _all(pc.equal(pc.list_value_length(divided), width)):
+            return None
+        values = divided.flatten()
+        return [self._nulled(values.take(pa.array(np.arange(at, len(values), width)))) for at in range(width)]
+
+    def _nulled(self, column: pa.Array) -> pa.Array:
+        nulls = pa.array({"", self.dialect.null_value}, pa.string())
+        return pc.if_else(pc.is_in(column, value_set=nulls), pa.scalar(None, pa.string()), column)
+
+    def _one_by_one(
+        self, texts: Iterator[tuple[int, str, int]], width: int, bad: list[BadRecord]
+    ) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
+        records: list[Record] = []
+        places: list[int] = []
+        for at, text, start in texts:
+            try:
+                record, _ = self.tokens.record(text, start)
+                if len(record) != width:
+                    raise ValueError(f"it has {len(record)} fields, the header {width}")
+            except ValueError as error:
+                bad.append(BadRecord(at, str(error)))
+                continue
+            records.append(record)
+            places.append(at)
+        return _columns(records, width), places, bad
+
+    def _whole(self, files: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
+        """Records of whole files, whose header is taken off already. After a quote that has no end nothing is sure."""
+        records: list[Record] = []
+        places: list[int] = []
+        texts, bad = self._decoded(files)
+        for at, text in texts:
+            start = 0
+            while start < len(text):
+                if (end := _LINE_END.match(text, start)) is not None:
+                    start = end.end()
+                    continue
+                if self.dialect.comment and text.startswith(self.dialect.comment, start):
+                    start = _next_line(text, start)
+                    continue
+                try:
+                    record, after = self.tokens.record(text, start)
+                except ValueError as error:
+                    bad.append(BadRecord(at, f"{error}; this is the rest of the file", text[start:]))
+                    break
+                if len(record) != width:
+                    reason = f"it has {len(record)} fields, the header {width}"
+                    bad.append(BadRecord(at, reason, text[start:after].rstrip("\r\n")))
+                else:
+                    records.append(record)
+                    places.append(at)
+                start = after
+        return _columns(records, width), places, bad
+
+
+def _next_line(text: str, start: int) -> int:
+    end = _LINE_END.search(text, start)
+    return len(text) if end is None else end.end()
+
+
+def _columns(records: list[Record], width: int) -> list[pa.Array]:
+    return [pa.array([record[at] for record in records], pa.string()) for at in range(width)]
+
+
+@dataclass(slots=True)
+class _Rescue:
+    """What of some rows has no place in the contract."""
+
+    report: Report
+    left: dict[int, dict[str, Any]]
+    problems: dict[int, list[Problem]]
+    misfits: set[int]
+
+    def column(self, texts: pa.Array, wanted: pa.Field, name: str) -> pa.Array:
+        """A column in its type; values that are none of it are null, and left."""
+        at_once = converted(texts, wanted.type)
+        if at_once is not None:
+            return at_once
+        convert = self._by_value(wanted)
+        values: list[Any] = []
+        for row, text in enumerate(texts.to_pylist()):
+            try:
+                values.append(None if text is None else convert(text))
+            except Misfit:
+                values.append(None)
+                self._leave(row, name, text, self.report.misfit((wanted.name,), text))
+        return pa.array(values, wanted.type)
+
+    def _by_value(self, wanted: pa.Field) -> Callable[[str], Any]:
+        convert = conversion.scalar_of_text(wanted.type)
+        return convert if convert is not None else lambda text: _of_json_text(text, wanted)
+
+    def unknown(self, texts: pa.Array, name: str) -> None:
+        """A column that the contract lacks."""
+        if len(texts) == texts.null_count:
+            if len(texts):
+                self._leave(0, name, None, self.report.new((name,), inference.NOTHING, "null"))
+            return
+        kind = inference.NOTHING
+        for row, text in enumerate(texts.to_pylist()):
+            if text is not None:
+                kind = inference.merged(kind, inference.type_of_text(text))
+                self._leave(row, name, text, self.report.new((name,), kind, text))
+
+    def _leave(self, row: int, name: str, text: str | None, problem: Problem | None) -> None:
+        self.misfits.add(row)
+        if text is not None:
+            self.left.setdefault(row, {})[name] = text
+        if problem is not None:
+            self.problems.setdefault(row, []).append(problem)
+
+
+def _of_json_text(text: str, wanted: pa.Field) -> Any:
+    """A struct, list or map that is written as JSON inside a field."""
+    try:
+        value = decode_json(text)
+    except (ValueError, RecursionError):
+        raise Misfit from None
+    result, left = Fit(Report()).value(value, wanted.type, (wanted.name,))
+    if left is not FITS:
+        raise Misfit
+    return result
+
+
+def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """A column of text in a type, all at once; None where one by one is safer."""
+    if pa.types.is_string(kind):
+        return texts
+    try:
+        if pa.types.is_integer(kind) and _all(pc.match_substring_regex(texts, "^-?[0-9]+$")):
+            return pc.cast(texts, kind)
+        if pa.types.is_float64(kind):
+            numbers = pc.cast(texts, kind)
+            return numbers if _all(pc.less(pc.abs(numbers), float(EXACT_IN_DOUBLE))) else None
+        if pa.types.is_date32(kind) and _all(pc.match_substring_regex(texts, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")):
+            return pc.cast(texts, kind)
+    except pa.ArrowInvalid:
+        return None
+    return None
+
+
+def _all(array: pa.Array) -> bool:
+    return bool(pc.all(array, min_count=0).as_py())
+
+
+def _any(array: pa.Array) -> bool:
+    return bool(pc.any(array, min_count=0).as_py())
+
+
+@dataclass(slots=True)
+class CsvInference:
+    """The schema of all files it has seen, in the order their columns came."""
+
+    dialect: Dialect
+    kind: pa.StructType = field(default_factory=lambda: pa.struct([]))
+
+    def see(self, lines: Sequence[bytes], names: Sequence[str]) -> None:
+        """Take some lines of a file with these columns in; those that do not parse say nothing."""
+        columns, _, _ = CsvParser(Terms(pa.schema([])), self.dialect).divide(lines, len(names))
+        known = {part.name.casefold(): part.type for part in self.kind}
+        kinds = [self._type(column, known.get(name.casefold())) for column, name in zip(columns, names)]
+        seen = pa.struct([pa.field(name, kind) for name, kind in zip(names, kinds)])
+        self.kind = inference.merged_structs(self.kind, seen)
+
+    def _type(self, texts: pa.Array, known: pa.DataType | None) -> pa.DataType:
+        if known == pa.string() or len(texts) == texts.null_count:
+            return inference.NOTHING if known is None else known
+        if known is not None and _is_still(texts, known):
+            return known
+        kind = inference.NOTHING
+        for text in pc.unique(texts).to_pylist():
+            kind = inference.merged(kind, inference.type_of_text(text))
+            if kind == pa.string():
+                break
+        return kind
+
+
+def _is_still(texts: pa.Array, kind: pa.DataType) -> bool:
+    """Whether all texts are of the type that those before had; only answered for the usual types."""
+    if kind == inference.SMALL:
+        return _all(pc.match_substring_regex(texts, "^(0|-?[1-9][0-9]{0,14})$"))
+    if kind == pa.float64():
+        return _all(pc.match_substring_regex(texts, r"^-?(0|[1-9][0-9]{0,14})\.[0-9]+$"))
+    return False

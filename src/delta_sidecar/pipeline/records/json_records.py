@@ -1,0 +1,413 @@
+"""Lines of JSON as Arrow columns: Arrow's strict parser first, and record by record where it refuses.
+
+Arrow's parser is given the contract's types, and an unexpected field is an error to it. What it accepts is exact but
+for what `_is_exact` looks at. Lines it refuses are halved until they are few; those go through Python's parser, which
+tells what is wrong with which field.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from delta_sidecar.pipeline.records import conversion, inference
+from delta_sidecar.pipeline.records.conversion import (
+    EXACT_IN_DOUBLE,
+    Misfit,
+    Object,
+    TwiceNamed,
+    decode_json,
+    encode_json,
+)
+from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, BadRecord, Parsed, Path, Problem, Report, Terms
+
+FEW: Final = 64
+"""So many lines are parsed one by one rather than halved again."""
+FITS: Final = object()
+_WIDE: Final = Context(prec=80)
+
+
+@dataclass(slots=True)
+class JsonParser:
+    """Parses lines under terms. One a task: it remembers which problems it has told."""
+
+    terms: Terms
+    encoding: str = "utf-8"
+    report: Report = field(default_factory=Report)
+    fields: Mapping[str, tuple[int, pa.Field]] = field(init=False)
+    fast: list[pa.Schema] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fields = _by_name(self.terms.columns)
+        self.fast = _fast_schemas(self.terms)
+
+    def parse(self, lines: Sequence[bytes]) -> Parsed:
+        """The records of some lines; a line may hold a list of records, a blank one holds none."""
+        whole = [(at, line) for at, line in enumerate(map(self.utf8, lines)) if line is None or line.strip()]
+        pieces = list(self._pieces(whole))
+        return _joined(pieces, self.terms.columns)
+
+    def utf8(self, line: bytes) -> bytes | None:
+        """The line in UTF-8; None where it is not in its encoding."""
+        try:
+            text = line.decode(self.encoding)
+        except UnicodeDecodeError:
+            return None
+        return line if self.encoding == "utf-8" else text.encode(errors="surrogatepass")
+
+    def _pieces(self, lines: list[tuple[int, bytes | None]]) -> Iterator[Parsed]:
+        batch = self.at_once(lines) if self.fast else None
+        if batch is not None:
+            yield Parsed(batch, [at for at, _ in lines])
+        elif len(lines) > FEW and self.fast:
+            half = len(lines) // 2
+            yield from self._pieces(lines[:half])
+            yield from self._pieces(lines[half:])
+        elif lines:
+            yield self._one_by_one(lines)
+
+    def at_once(self, lines: list[tuple[int, bytes | None]]) -> list[pa.Array] | None:
+        """All lines by Arrow's parser; None if it refuses any, or may have read one inexactly."""
+        # Arrow crashes on a line that is null alone, and takes two objects on a line for two rows.
+        if not lines or not all(line and line[:1] == b"{" and line.rstrip()[-1:] == b"}" for _, line in lines):
+            return None
+        data = b"\n".join(line for _, line in lines if line is not None)
+        for at, schema in enumerate(self.fast):
+            columns = self._typed(data, schema, len(lines))
+            if columns is not None:
+                if at:
+                    self.fast.insert(0, self.fast.pop(at))
+                return columns
+        return None
+
+    def _typed(self, data: bytes, schema: pa.Schema, rows: int) -> list[pa.Array] | None:
+        try:
+            table = pj.read_json(
+                io.BytesIO(data),
+                read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+                parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != rows:
+            return None
+        columns = []
+        for column, wanted in zip(table.columns, self.terms.columns):
+            array = _one(column)
+            if not _is_exact(array):
+                return None
+            converted = _as_wanted(array, wanted.type)
+            if converted is None:
+                return None
+            columns.append(converted)
+        return columns
+
+    def _one_by_one(self, lines: list[tuple[int, bytes | None]]) -> Parsed:
+        rows = _Rows(self)
+        for at, line in lines:
+            try:
+                records = _records(line)
+            except (ValueError, RecursionError) as error:
+                rows.bad.append(BadRecord(at, _reason(error)))
+            else:
+                rows.add(at, records)
+        return rows.parsed()
+
+
+def _records(line: bytes | None) -> list[Object]:
+    if line is None:
+        raise ValueError("it is not in the encoding of the file")
+    text = line.decode(errors="surrogatepass").lstrip("\ufeff")
+    value = decode_json(text)
+    records = value if isinstance(value, list) and not isinstance(value, Object) else [value]
+    if not all(isinstance(record, Object) for record in records):
+        raise ValueError("it is no JSON object")
+    if any(0xD800 <= ord(character) < 0xE000 for character in _all_text(value)):
+        raise ValueError("it holds half of a surrogate pair")
+    return records
+
+
+def _all_text(value: Any) -> Iterator[str]:
+    """Characters of a decoded value that may be surrogates."""
+    try:
+        encode_json(value).encode()
+    except UnicodeEncodeError:
+        yield from encode_json(value)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error) or "it is nested too deeply"
+    return text.partition(": line")[0]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows made one by one."""
+
+    parser: JsonParser
+    values: list[list[Any]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    rescued: dict[int, str] = field(default_factory=dict)
+    problems: dict[int, list[Problem]] = field(default_factory=dict)
+    misfits: set[int] = field(default_factory=set)
+    bad: list[BadRecord] = field(default_factory=list)
+
+    def add(self, line: int, records: list[Object]) -> None:
+        fitted = []
+        for record in records:
+            fit = Fit(self.parser.report)
+            try:
+                fitted.append((fit.record(record, self.parser.fields), fit))
+            except TwiceNamed as error:
+                self.bad.append(BadRecord(line, str(error)))
+                return
+        for (values, left), fit in fitted:
+            row = len(self.values)
+            self.values.append(values)
+            self.lines.append(line)
+            if left:
+                self.rescued[row] = encode_json(left)
+                self.misfits.add(row)
+            if fit.problems:
+                self.problems[row] = fit.problems
+
+    def parsed(self) -> Parsed:
+        columns = [
+            pa.array([row[at] for row in self.values], column.type)
+            for at, column in enumerate(self.parser.terms.columns)
+        ]
+        return Parsed(columns, self.lines, self.rescued, self.problems, frozenset(self.misfits), self.bad)
+
+
+@dataclass(slots=True)
+class Fit:
+    """One record held to the contract."""
+
+    report: Report
+    problems: list[Problem] = field(default_factory=list)
+
+    def record(self, record: Object, fields: Mapping[str, tuple[int, pa.Field]]) -> tuple[list[Any], dict[str, Any]]:
+        values, left = self._fields(record, fields, ())
+        return values, left
+
+    def _fields(
+        self, record: Object, fields: Mapping[str, tuple[int, pa.Field]], path: Path
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The values of the fields, and what has no place among them."""
+        values: list[Any] = [None] * len(fields)
+        left: dict[str, Any] = {}
+        seen: set[int] = set()
+        for name, value in record:
+            place = fields.get(name.casefold())
+            if place is None:
+                left[name] = value
+                self._tell(self.report.new((*path, name), inference.type_of(value), encode_json(value)))
+                continue
+            at, known = place
+            if at in seen:
+                raise TwiceNamed(f"it names {known.name!r} twice, in letters of another case")
+            seen.add(at)
+            values[at], rest = self.value(value, known.type, (*path, known.name))
+            if rest is not FITS:
+                left[name] = rest
+        return values, left
+
+    def _tell(self, problem: Problem | None) -> None:
+        if problem is not None:
+            self.problems.append(problem)
+
+    def value(self, value: Any, kind: pa.DataType, path: Path) -> tuple[Any, Any]:
+        """The value as one of the type, and what is left of it."""
+        if value is None:
+            return None, FITS
+        if pa.types.is_struct(kind) and isinstance(value, Object):
+            values, left = self._fields(value, _by_name(kind), path)
+            return dict(zip((part.name for part in kind), values)), left or FITS
+        if pa.types.is_list(kind) and isinstance(value, list) and not isinstance(value, Object):
+            pairs = [self.value(item, kind.value_type, (*path, ELEMENTS)) for item in value]
+            return [item for item, _ in pairs], FITS if all(left is FITS for _, left in pairs) else value
+        if pa.types.is_map(kind) and isinstance(value, Object):
+            return self._map(value, kind, path)
+        try:
+            return conversion.scalar_of_json(value, kind), FITS
+        except Misfit:
+            self._tell(self.report.misfit(path, encode_json(value)))
+            return None, value
+
+    def _map(self, value: Object, kind: pa.MapType, path: Path) -> tuple[Any, Any]:
+        key_of = conversion.scalar_of_text(kind.key_type)
+        entries, fits = [], key_of is not None
+        for name, item in value:
+            converted, left = self.value(item, kind.item_type, (*path, VALUES))
+            fits = fits and left is FITS
+            try:
+                entries.append((key_of(name) if key_of else name, converted))
+            except Misfit:
+                self._tell(self.report.misfit(path, name))
+                fits = False
+        return entries if key_of else None, FITS if fits else value
+
+
+def _by_name(fields: Any) -> dict[str, tuple[int, pa.Field]]:
+    return {known.name.casefold(): (at, known) for at, known in enumerate(fields)}
+
+
+# The fast path.
+
+_AS_WRITTEN: Final = (pa.types.is_string, pa.types.is_boolean, pa.types.is_float64, pa.types.is_decimal)
+
+
+def _fast_schemas(terms: Terms) -> list[pa.Schema]:
+    """The schemas to parse with; none where a type inside another has no form in JSON of its own.
+
+    Epochs are numbers in most sources, so the time column is tried as a number, too.
+    """
+    fields = [_fast_field(column) for column in terms.columns]
+    if not fields or any(column is None for column in fields):
+        return []
+    plain = pa.schema(fields)
+    at = next((i for i, column in enumerate(terms.columns) if column.name == terms.time_column), None)
+    return [plain] if at is None else [plain, plain.set(at, pa.field(terms.columns.names[at], pa.int64()))]
+
+
+def _fast_field(column: pa.Field) -> pa.Field | None:
+    if _is_plain(column.type):
+        return pa.field(column.name, column.type)
+    if pa.types.is_float32(column.type):
+        return pa.field(column.name, pa.float64())
+    if pa.types.is_temporal(column.type) or pa.types.is_binary(column.type):
+        return pa.field(column.name, pa.string())
+    return None
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
+        return all(_is_plain(part.type) for part in conversion.parts_of(kind))
+    return any(test(kind) for test in _AS_WRITTEN) or pa.types.is_signed_integer(kind)
+
+
+def _is_exact(array: pa.Array) -> bool:
+    """Whether the parser cannot have changed a value: it rounds large integers in a double, and checks no precision."""
+    kind = array.type
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
+        return all(map(_is_exact, _parts(array)))
+    if pa.types.is_float64(kind):
+        return _all(pc.less(pc.abs(array), float(EXACT_IN_DOUBLE)))
+    if pa.types.is_decimal(kind):
+        largest = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, _WIDE), kind)
+        return _all(pc.less_equal(pc.abs(array), largest))
+    return True
+
+
+def _parts(array: pa.Array) -> list[pa.Array]:
+    """The fields of an array of structs, the elements of one of lists; a struct without fields is text by then."""
+    if pa.types.is_struct(array.type):
+        return list(array.flatten())
+    return [array.flatten()] if pa.types.is_list(array.type) else []
+
+
+def _all(array: pa.Array) -> bool:
+    return bool(pc.all(array, min_count=0).as_py())
+
+
+def _as_wanted(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The array in the contract's type; None where a value does not fit."""
+    if array.type == kind:
+        return array
+    if pa.types.is_int64(array.type):
+        return pc.cast(array, pa.string())
+    if pa.types.is_float32(kind):
+        narrow = pc.cast(array, kind, safe=False)
+        return narrow if _all(pc.equal(pc.cast(narrow, pa.float64()), array)) else None
+    convert = conversion.from_base64 if pa.types.is_binary(kind) else conversion.scalar_of_text(kind)
+    assert convert is not None
+    try:
+        return pa.array([None if text is None else convert(text) for text in array.to_pylist()], kind)
+    except Misfit:
+        return None
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def _joined(pieces: list[Parsed], columns: pa.Schema) -> Parsed:
+    """The pieces as one, rows counted through."""
+    if len(pieces) == 1:
+        return pieces[0]
+    arrays = [
+        pa.concat_arrays([piece.columns[at] for piece in pieces]) if pieces else pa.array([], column.type)
+        for at, column in enumerate(columns)
+    ]
+    lines: list[int] = []
+    rescued: dict[int, str] = {}
+    problems: dict[int, list[Problem]] = {}
+    misfits: set[int] = set()
+    for piece in pieces:
+        start = len(lines)
+        rescued |= {start + row: text for row, text in piece.rescued.items()}
+        problems |= {start + row: some for row, some in piece.problems.items()}
+        misfits |= {start + row for row in piece.misfits}
+        lines.extend(piece.lines)
+    return Parsed(arrays, lines, rescued, problems, frozenset(misfits), [bad for piece in pieces for bad in piece.bad])
+
+
+# Inference.
+
+
+@dataclass(slots=True)
+class JsonInference:
+    """The schema of all records it has seen: chunks that the parser takes under the schema so far add nothing to it."""
+
+    encoding: str = "utf-8"
+    kind: pa.StructType = field(default_factory=lambda: pa.struct([]))
+    parser: JsonParser | None = None
+
+    def see(self, lines: Sequence[bytes]) -> None:
+        """Take some lines in; those that do not parse say nothing."""
+        parser = self.parser or JsonParser(Terms(pa.schema([])), self.encoding)
+        whole = [(at, line) for at, line in enumerate(map(parser.utf8, lines)) if line is None or line.strip()]
+        self._see(whole)
+
+    def _kinds(self) -> list[pa.DataType]:
+        return [part.type for part in self.kind]
+
+    def _see(self, lines: list[tuple[int, bytes | None]]) -> None:
+        if self.parser is not None and self.parser.fast:
+            columns = self.parser.at_once(lines)
+            if columns is not None and not any(_has_wide(*pair) for pair in zip(columns, self._kinds())):
+                return
+            if len(lines) > 4 * FEW:
+                half = len(lines) // 2
+                self._see(lines[:half])
+                self._see(lines[half:])
+                return
+        before = self.kind
+        for _, line in lines:
+            try:
+                records = _records(line)
+            except (ValueError, RecursionError):
+                continue
+            for record in records:
+                self.kind = inference.merged_structs(self.kind, inference.struct_of(record))
+        if self.kind != before or self.parser is None:
+            settled = [pa.field(part.name, inference.settled(part.type)) for part in self.kind]
+            self.parser = JsonParser(Terms(pa.schema(settled)), self.encoding)
+
+
+def _has_wide(array: pa.Array, kind: pa.DataType) -> bool:
+    """Whether any integer is the first of its column that a double may not hold: that matters if fractions follow."""
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
+        return any(_has_wide(part, inner.type) for part, inner in zip(_parts(array), conversion.parts_of(kind)))
+    if kind != inference.SMALL or len(array) == array.null_count:
+        return False
+    ends = pc.min_max(array)
+    return bool(max(abs(ends["min"].as_py()), abs(ends["max"].as_py())) > EXACT_IN_DOUBLE)
