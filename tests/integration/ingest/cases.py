@@ -689,7 +689,7 @@ def _record(
             record["meta"] = {"note": "n", "ts": time} if drawn.random() < 0.5 else {"ts": time, "note": None}
     elif time is not None or drawn.random() < 0.5:
         record[spelling["ts"]] = time
-    if drawn.random() < 0.03 and plan.source_format == "json":
+    if drawn.random() < 0.03 and plan.source_format == "json" and not bad_time:
         record["_event_hour"] = "1999010100"
     return record
 
