@@ -10,8 +10,10 @@ import pytest
 from delta_sidecar.errors import InputError, OptionError, SparkError, UnknownColumnError
 from delta_sidecar.pipeline import bucketed_table as bucketed
 from delta_sidecar.pipeline.bucketed_table import Bucket, bucket_of_arguments, check_bucket, load_table
+from delta_sidecar.pipeline.contract import Contract, hold, widens
 from delta_sidecar.pipeline.failures import spark_failures, told
 from delta_sidecar.pipeline.ingest import bytes_of, ingest
+from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.sources import Source, infer_format, source_of
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.table_builder import LogBuilder
@@ -79,11 +81,21 @@ def test_formats_by_content(tmp_path: Path) -> None:
         source_of(tmp_path, "avro")
 
 
-def test_text_is_read_strictly_and_in_utc() -> None:
-    assert Source("x.csv", "csv").reader_options == {"mode": "FAILFAST", "timeZone": "UTC", "header": "true"}
-    assert Source("x.tsv.gz", "csv", {"mode": "PERMISSIVE"}).reader_options["sep"] == "\t"
-    assert Source("x.tsv", "csv", {"mode": "PERMISSIVE"}).reader_options["mode"] == "PERMISSIVE"
-    assert Source("x", "parquet").reader_options == {}
+def test_options_of_text_are_known_or_refused() -> None:
+    assert Source("x.csv", "csv").dialect == Dialect()
+    assert Source("x.tsv.gz", "csv").dialect.sep == "\t"
+    assert Source("x", "csv", {"SEP": ";", "header": "false", "multiLine": "true"}).dialect == Dialect(
+        sep=";", header=False, multi_line=True
+    )
+    assert Source("x", "json", {"mode": "PERMISSIVE"}).is_permissive
+    for options, words in (
+        ({"sep": ";"}, "'sep' is not known for json"),
+        ({"mode": "DROPMALFORMED"}, "would lose records"),
+        ({"encoding": "klingon"}, "klingon"),
+        ({"dateFormat": "x"}, "dateFormat"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            Source("x", "json", options)
     assert "hush" not in repr(Source("x", "csv", {}, {"secret": "hush"}))
 
 
@@ -176,14 +188,48 @@ def test_columns_that_do_not_fit_are_named() -> None:
     i, s, d = t.IntegerType(), t.StringType(), t.DoubleType()
     there = struct(a=i, b=struct(x=i, y=t.ArrayType(struct(z=d))), c=d, d=t.LongType())
     fits = struct(A=i, b=struct(x=t.ShortType(), y=t.ArrayType(struct(z=t.FloatType()))), d=i)
-    bucketed.check_columns(fits, there, False, "t")
+    assert hold(fits, Contract(there), "t").schema == there
     new = struct(a=i, e=i, b=struct(x=i, n=i))
     with pytest.raises(InputError, match=r"e, b\.n; pass --merge-schema"):
-        bucketed.check_columns(new, there, False, "t")
-    bucketed.check_columns(new, there, True, "t")
+        hold(new, Contract(there), "t")
+    assert hold(new, Contract(there, rescue=True), "t").schema == there
+    grown = hold(new, Contract(there, merge=True), "t")
+    assert grown.grown
+    assert [field.name for field in grown.schema["b"].dataType.fields] == ["x", "y", "n"]
     wrong = struct(a=s, b=struct(y=t.ArrayType(struct(z=s))), d=d)
-    with pytest.raises(InputError, match=r"a is string, in the table int, b\.y\.z is string.*d is double"):
-        bucketed.check_columns(wrong, there, True, "t")
+    with pytest.raises(InputError, match=r"a is string, in the contract int, b\.y\.z is string.*d is double"):
+        hold(wrong, Contract(there, merge=True), "t")
+    hold(wrong, Contract(there, rescue=True), "t")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "wide"),
+    [
+        ("ByteType", "LongType", True),
+        ("IntegerType", "LongType", True),
+        ("LongType", "IntegerType", False),
+        ("FloatType", "DoubleType", True),
+        ("IntegerType", "DoubleType", True),
+        ("LongType", "DoubleType", False),
+        ("IntegerType", "FloatType", False),
+        ("NullType", "StringType", True),
+        ("IntegerType", "StringType", False),
+        ("DateType", "TimestampType", False),
+    ],
+)
+def test_a_number_widens_only_where_every_value_stays(source: str, target: str, wide: bool) -> None:
+    from pyspark.sql import types as t
+
+    assert widens(getattr(t, source)(), getattr(t, target)()) is wide
+
+
+def test_decimals_widen_by_their_digits() -> None:
+    from pyspark.sql import types as t
+
+    assert widens(t.DecimalType(5, 2), t.DecimalType(6, 2))
+    assert not widens(t.DecimalType(5, 2), t.DecimalType(5, 3))
+    assert widens(t.IntegerType(), t.DecimalType(12, 2))
+    assert not widens(t.LongType(), t.DecimalType(20, 2))
 
 
 def test_what_spark_says_is_one_line() -> None:

@@ -67,12 +67,10 @@ def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: b
     """The line of a record in its file, by a second look at that file; None where it cannot be said."""
     if source is None or not origin or not source.is_text or source.flag("multiLine"):
         return None
-    from urllib.parse import unquote
-
     from pyspark.sql import functions as f
 
     try:
-        lines = text_frame(spark, source, [unquote(origin)]).select(
+        lines = text_frame(spark, source, [origin]).select(
             f.col("_metadata.file_block_start").alias("start"),
             f.monotonically_increasing_id().alias("at"),
             (f.col("value").cast("binary") == f.lit(raw)).alias("same"),

@@ -29,7 +29,7 @@ from delta_sidecar.pipeline.event_time import EVENT_TIME, EventTime, bucket_numb
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.layout import count_buckets
 from delta_sidecar.pipeline.parsing import PROBLEMS, RAW, REASON
-from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, read_lines, read_rows
+from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
 from delta_sidecar.pipeline.survey import BAD_TIME, Survey, survey
 from delta_sidecar.values.bucket import Granularity, TimeType, literal, quoted
 
@@ -125,7 +125,8 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         schema = target.schema
     else:
         return None
-    return Contract(without(schema, RESCUED) if demands.rescue else schema, demands.merge, demands.rescue)
+    made = [*([RESCUED] if demands.rescue else []), *([EVENT_TIME] if demands.time_name == EVENT_TIME else [])]
+    return Contract(without(schema, *made), demands.merge, demands.rescue)
 
 
 def _retyped(given: Any, known: Any) -> Any:
@@ -190,10 +191,11 @@ class _Parsing:
         self, contract: Contract, *, writing: bool = False, keep_raw: bool = False
     ) -> tuple[DataFrame, EventTime]:
         """The rows under a contract, with their time."""
-        order = parsing.order_of(self.lines, contract, self.demands.time_name, self.names)
-        order = replace(order, strict=writing, allow_bad=self.demands.allow_bad, keep_raw=keep_raw)
+        demands = self.demands
+        order = parsing.order_of(self.lines, contract, self.names, demands.time_name, demands.bucket_column)
+        order = replace(order, strict=writing, allow_bad=demands.allow_bad, keep_raw=keep_raw)
         wanted = None if self.target is None else self.target.time_type
-        return _timed(parsing.parsed(self.lines, order), self.demands, wanted, self.lines.label)
+        return _timed(parsing.parsed(self.lines, order), demands, wanted, self.lines.label)
 
 
 def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
@@ -337,7 +339,7 @@ def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: st
 
 def _bad_of_rows(group: Rows, time: EventTime) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
-    origin = ORIGIN if group.has_origin else f"CAST(NULL AS STRING) AS {ORIGIN}"
+    origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
     raw = _as_json(without(group.frame.schema, ORIGIN))
     reason = literal(f"{time.column} is no time")
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")

@@ -91,6 +91,7 @@ def event_time(
     given, kind, column = _located(schema, name, where)
     if kind == "string":
         time_type = wanted or "timestamp"
+        given = f"nullif(trim({given}), '')"
         return EventTime(column, _of_text(given, time_format, time_type), time_type, given, True)
     if kind == "date":
         time_type = wanted or "timestamp"
@@ -148,11 +149,9 @@ def _of_text(column: str, time_format: str | None, time_type: TimeType) -> str:
     if time_format is None:
         return parsed_text(column, time_type)
     if time_format in EPOCHS:
-        return _as(
-            _of_epoch(f"CASE WHEN trim({column}) RLIKE '{_NUMBER}' THEN trim({column}) END", time_format), time_type
-        )
+        return _as(_of_epoch(f"CASE WHEN {column} RLIKE '{_NUMBER}' THEN {column} END", time_format), time_type)
     pattern, zoned = time_format, re.search("[XxZzVO]", re.sub("'[^']*'", "", time_format))
-    text = f"trim({column})"
+    text = column
     if not zoned:
         pattern, text = f"{pattern}X", f"concat({text},'Z')"
     return _as(f"try_to_timestamp({text}, {literal(pattern)})", time_type)

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,10 +58,18 @@ class Order:
     """Whether every row comes with its text and place."""
 
 
-def order_of(lines: Lines, contract: Contract, time_column: str | None, names: Sequence[str] | None) -> Order:
-    """The order for a contract. The time column is taken as text."""
+def order_of(
+    lines: Lines,
+    contract: Contract,
+    names: Sequence[str] | None,
+    time_column: str | None = None,
+    bucket_column: str | None = None,
+) -> Order:
+    """The order for a contract. The time column is taken as text; so is the bucket, which Delta computes again."""
     source = lines.source
     columns = arrow_schema(contract.schema)
+    if bucket_column is not None:
+        columns = columns.append(pa.field(bucket_column, pa.string()))
     columns = pa.schema([c for c in columns if c.name.casefold() not in {name.casefold() for name in lines.extras}])
     at = next((i for i, name in enumerate(columns.names) if name.casefold() == (time_column or "").casefold()), None)
     if at is not None:
@@ -98,7 +107,7 @@ def inferred(lines: Lines, names: Sequence[str] | None) -> StructType:
     """The schema of all records."""
     from pyspark.sql.types import StructType as Struct
 
-    order = order_of(lines, Contract(Struct([])), None, names)
+    order = order_of(lines, Contract(Struct([])), names)
     ship(lines.frame.sparkSession)
 
     def infer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -286,7 +295,8 @@ def _notes(
     for row, record in enumerate(bad, good):
         if record.raw is not None:
             raws[row] = record.raw.encode()
-    all_origins = batch.column("origin").to_pylist()
+    # Spark gives the place of a file as a URI.
+    all_origins = [unquote(origin) for origin in batch.column("origin").to_pylist()]
     origins = [all_origins[places[row]] if row in kept else None for row in range(total)]
     return [rescued, reasons, pa.array(origins, pa.string()), pa.array(raws, pa.binary()), told]
 

@@ -56,6 +56,7 @@ _FOOTER: Final = 64 << 10
 _THREADS: Final = 16
 ORIGIN: Final = "__origin"
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {"recursiveFileLookup": "true", "__globPaths__": "false"}
 """Paths are files, no patterns, and their directories no partitions of Spark's."""
 
@@ -224,7 +225,7 @@ def stream_files(spark: SparkSession, source: Source) -> DataFrame:
 
 def _names_reader(reader: Any, source: Source) -> Any:
     # The content is a column that nobody asks for, so no file is opened.
-    return reader.format("binaryFile").options(recursiveFileLookup="true", **source.only(_FILE_OPTIONS))
+    return reader.format("binaryFile").schema(_NAMES).options(recursiveFileLookup="true", **source.only(_FILE_OPTIONS))
 
 
 def files_of(frame: DataFrame) -> list[File]:
@@ -251,11 +252,12 @@ class DirectoryColumn:
         raw = f"regexp_extract(concat('/', {path}), {literal(f'/{re.escape(self.name)}=([^/]*)/')}, 1)"
         there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.name)}=[^/]*/')}"
         # Twice: the path is a URI, and the name of the directory has escapes of its own.
-        value = _decoded_sql(_decoded_sql(raw))
+        value = decoded_sql(decoded_sql(raw))
         return f"CASE WHEN {there} THEN CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {ddl(self.kind)}) END"
 
 
-def _decoded_sql(sql: str) -> str:
+def decoded_sql(sql: str) -> str:
+    """SQL: a text without its percent escapes; a plus is a plus in paths."""
     return f"url_decode(replace({sql}, '+', '%2B'))"
 
 

@@ -44,6 +44,15 @@ def test_columns_are_matched_by_name() -> None:
     assert (row["a"], row["b"], row["x"]) == (5, "text", None)
 
 
+def test_an_empty_text_is_null_where_the_column_is_no_text() -> None:
+    parsed = parse("a,x,d,day", ['"","","",""'])
+    assert [rows(parsed)[0][name] for name in ("a", "x", "d", "day")] == [None] * 4
+    assert not parsed.rescued
+    seen = CsvInference(Dialect())
+    seen.see([b'"",""', b'"1",""'], ["n", "t"])
+    assert [part.type for part in seen.kind] == [pa.int64(), pa.null()]
+
+
 def test_an_empty_text_is_told_from_no_text() -> None:
     assert [row["b"] for row in rows(parse("a,b", ['1,""', "2,", '3,"x ""y"", z"']))] == ["", None, 'x "y", z']
 
@@ -157,6 +166,8 @@ def _cell(text: str) -> str:
 def assert_same(value: Any, text: str | None) -> None:
     if text is None or isinstance(value, str):
         assert value == text
+    elif value is None:
+        assert text == ""
     elif isinstance(value, bool):
         assert text == str(value).lower()
     else:

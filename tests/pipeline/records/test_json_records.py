@@ -285,7 +285,7 @@ def test_parsing_at_once_and_one_by_one_are_the_same(
     assert list(at_once.lines) == list(one_by_one.lines)
     assert at_once.rescued == one_by_one.rescued
     assert at_once.misfits == one_by_one.misfits
-    assert [c.to_pylist() for c in at_once.columns] == [c.to_pylist() for c in one_by_one.columns]
+    assert [str(c.to_pylist()) for c in at_once.columns] == [str(c.to_pylist()) for c in one_by_one.columns]
 
 
 @given(st.lists(records, min_size=1, max_size=12), contracts)
@@ -299,7 +299,5 @@ def test_nothing_of_a_record_is_lost_under_any_contract(
     for at, (row, record) in enumerate(zip(rows(parsed, schema), good, strict=True)):
         left = json.loads(parsed.rescued.get(at, "{}"))
         for name, value in record.items():
-            if value is not None and row.get(name) is None:
-                assert left[name] == value
-            elif name not in contract:
+            if name not in contract or (value is not None and row.get(name) is None):
                 assert left[name] == value

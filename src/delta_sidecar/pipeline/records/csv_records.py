@@ -244,6 +244,8 @@ class _Rescue:
 
     def column(self, texts: pa.Array, wanted: pa.Field, name: str) -> pa.Array:
         """A column in its type; values that are none of it are null, and left."""
+        if pa.types.is_string(wanted.type):
+            return texts
         at_once = converted(texts, wanted.type)
         if at_once is not None:
             return at_once
@@ -251,7 +253,7 @@ class _Rescue:
         values: list[Any] = []
         for row, text in enumerate(texts.to_pylist()):
             try:
-                values.append(None if text is None else convert(text))
+                values.append(convert(text) if text else None)
             except Misfit:
                 values.append(None)
                 self._leave(row, name, text, self.report.misfit((wanted.name,), text))
@@ -294,9 +296,7 @@ def _of_json_text(text: str, wanted: pa.Field) -> Any:
 
 
 def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """A column of text in a type, all at once; None where one by one is safer."""
-    if pa.types.is_string(kind):
-        return texts
+    """A column of text in a type that is none of text, all at once; None where one by one is safer."""
     try:
         if pa.types.is_integer(kind) and _all(pc.match_substring_regex(texts, "^-?[0-9]+$")):
             return pc.cast(texts, kind)

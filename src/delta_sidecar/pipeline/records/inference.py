@@ -71,8 +71,8 @@ def _number(text: str) -> pa.DataType:
 
 
 def type_of_text(text: str | None) -> pa.DataType:
-    """The type of one text of CSV: a number only if the number gives the text back."""
-    if text is None:
+    """The type of one text of CSV: a number only if it is written as one, without zeros or a sign before it."""
+    if not text:
         return NOTHING
     if text in ("true", "false"):
         return pa.bool_()
