@@ -62,7 +62,7 @@ NO_TIMES = [
 PATTERN_NO_TIMES = ["yesterday", "99/99/2026 00:00:00", "2026-02-10T10:00:00", "-"]
 BAD_JSON = [
     '{"k": "cut", "ts": "2026-02', "garbage", "[1, 2]", "5", '"text"', "null",
-    '{"k": "b1", "k": "b2"}', '{"k": NaN}', '{"k": Infinity}',
+    '{"k": "b1", "k": "b2"}', '{"k": Nan}', '{"k": +1}', '[{"k": 1}, 5]',
     "{'k': 1}", '{"k": "x"} trailing', '{"k": "x"}{"k": "y"}', '{"k": "x", "a": 01}',
     '{"k": "\\ud800"}', '{"k": "raw\ttab"}',
     '{"k": "x",}', '{"k": .5}', '{"k": tru}', '{"k": "x", "s": {"p": 1, "p": 2}}',
@@ -387,7 +387,10 @@ def _epoch(plan: Plan) -> int:
     return micros // {"epoch-seconds": 10**6, "epoch-millis": 10**3, "epoch-micros": 1}[plan.time_format or ""]
 
 
-def _bad_time(plan: Plan) -> str:
+def _bad_time(plan: Plan) -> Any:
+    if plan.time_format in ("epoch-seconds", "epoch-millis", "epoch-micros") and plan.drawn.random() < 0.3:
+        beyond = 3 * 10**17 * 10 ** (0 if plan.time_format != "epoch-micros" else 1)
+        return Num(str(beyond))
     return plan.drawn.choice(PATTERN_NO_TIMES if plan.time_format else NO_TIMES)
 
 
@@ -433,7 +436,8 @@ def _value(plan: Plan, kind: Type) -> Any:
         case Atom("float"):
             return Num(drawn.choice(["1.5", "0.25", "-3.125", "16777216", "7"]))
         case Dec():
-            return Num(_digits(drawn, kind))
+            digits = Num(_digits(drawn, kind))
+            return digits.text if plan.typed and plan.source_format == "json" and drawn.random() < 0.1 else digits
         case Atom("boolean"):
             return drawn.random() < 0.5
         case Atom("string"):
@@ -657,6 +661,12 @@ def _record(
             continue
         if bad_time:
             continue
+        if plan.typed and column.kind == DOUBLE and plan.source_format == "json" and drawn.random() < 0.05:
+            record[spelling[column.name]] = drawn.choice([Num("NaN"), Num("-Infinity"), "NaN", "Infinity"])
+            continue
+        if plan.typed and plan.source_format == "csv" and "nullValue" not in plan.read and drawn.random() < 0.05:
+            record[spelling[column.name]] = "" if column.name not in new else None
+            continue
         chance = drawn.random()
         if chance < noise.absent and plan.source_format == "json":
             continue
@@ -677,7 +687,7 @@ def _record(
     if bad_time:
         time = _bad_time(plan)
     elif not sound and drawn.random() < noise.no_time:
-        time = None
+        time = "" if plan.source_format == "json" and drawn.random() < 0.3 else None
     elif plan.times == "epoch":
         time = Num(str(_epoch(plan)))
         if plan.source_format == "json" and drawn.random() < 0.3:
@@ -723,13 +733,22 @@ def _json_file(plan: Plan, records: Sequence[Any]) -> bytes:
         return ("[\n" + ",\n".join(_json_text(drawn, record) for record in good) + "\n]").encode()
     encoding = plan.read.get("encoding", "UTF-8")
     lines: list[bytes] = []
+    listed: list[bytes] = []
     for record in records:
         if record is None:
             raw = drawn.choice(BAD_JSON) + (f" {plan.key()}" if "mode" in plan.read else "")
             plain = encoding == "UTF-8" and "mode" not in plan.read and drawn.random() < 0.15
             lines.append(drawn.choice(BAD_BYTES) if plain else raw.encode(encoding))
         else:
-            lines.append(_encoded(_json_text(drawn, _shuffled(drawn, record)), encoding, drawn))
+            text = _encoded(_json_text(drawn, _shuffled(drawn, record)), encoding)
+            if lines and lines[-1][:1] == b"{" and encoding == "UTF-8" and listed and drawn.random() < 0.3:
+                text = b"[" + listed.pop() + b", " + text + b"]"
+                lines.pop()
+            elif encoding == "UTF-8":
+                listed = [text]
+            lines.append(text)
+            continue
+        listed = []
     return _joined(plan, lines, encoding)
 
 
@@ -738,7 +757,7 @@ def json_pretty(text: str) -> str:
     return "{\n" + text[1:-1] + "\n}"
 
 
-def _encoded(text: str, encoding: str, drawn: random.Random) -> bytes:
+def _encoded(text: str, encoding: str) -> bytes:
     try:
         return text.encode(encoding)
     except UnicodeEncodeError:
@@ -800,8 +819,11 @@ def _csv_line(plan: Plan, fields: Sequence[str | None]) -> bytes:
     latin = plan.read.get("encoding") == "ISO-8859-1"
     parts = []
     for value in fields:
-        if value is None or value == "" or value == null:
+        if value is None or value == null != "":
             parts.append(null)
+            continue
+        if value == "":
+            parts.append(quote * 2)
             continue
         text = value.encode("latin-1", "replace").decode("latin-1") if latin else value
         if any(mark in text for mark in (sep, quote, "\n", "\r")) or drawn.random() < 0.2:

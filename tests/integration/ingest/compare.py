@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
@@ -181,7 +180,9 @@ def rescues(value: Any, real: Any) -> bool:
         case Csv(text), bool():
             return text == str(real).lower()
         case Num(a), Num(b):
-            return Decimal(a) == Decimal(b)
+            return a == b or Decimal(a) == Decimal(b)
+        case Num("NaN" | "Infinity" | "-Infinity"), str():
+            return value.text == real
         case float(), _ if math.isnan(value) or math.isinf(value):
             return real is not None
         case float(), Num(b):
@@ -206,32 +207,18 @@ def rescues(value: Any, real: Any) -> bool:
 
 def bad_row_differences(state: State, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Bad rows that are missing, too many, or not the text of the record."""
-    texts = Counter(_raw(each) for each in state.bad if each.raw is not None)
-    theirs = Counter(_raw_of(row) for row in rows)
-    held = [each for each in state.bad if each.raw is None]
-    missing, more = texts - theirs, theirs - texts
-    yield from (f"bad row is lost: {text!r} ({count})" for text, count in missing.items())
-    if not held:
-        yield from (f"bad row came from nowhere: {text!r} ({count})" for text, count in more.items())
-    for each in held:
-        assert each.holds is not None
-        found = next((row for row in rows if _holds(row, each)), None)
-        if found is None:
-            yield f"bad row is lost: one with {each.holds!r} of {each.file}"
-        else:
-            rows = _less(rows, found)
-    if held and rows:
-        yield f"bad rows came from nowhere: {rows}"
     for row in rows:
-        yield from (
-            f"{name} of a bad row is empty: {row}" for name in ("file", "reason", "ingested_at") if not row[name]
-        )
-    if not held:
-        names = {each.file.split("/")[-1] for each in state.bad}
-        files = Counter((_raw(each), each.file.split("/")[-1]) for each in state.bad)
-        named = Counter((_raw_of(row), _file_name(row["file"], names)) for row in rows)
-        if files != named and not missing and not more:
-            yield f"bad rows name other files: {sorted(map(str, named - files))}, not {sorted(map(str, files - named))}"
+        empty = [name for name in ("file", "reason", "ingested_at") if not row[name]]
+        yield from (f"{name} of a bad row is empty: {row}" for name in empty)
+    loose = [each for each in state.bad if each.raw is None or each.record is not None]
+    exact = [each for each in state.bad if each.raw is not None and each.record is None]
+    for each in [*exact, *loose]:
+        held = next((row for row in rows if _same_file(row["file"], each.file) and _holds(row, each)), None)
+        if held is None:
+            yield f"bad row of {each.file} is lost: {each.record or each.holds or each.raw!r}"
+        else:
+            rows = _less(rows, held)
+    yield from (f"bad row came from nowhere: {row['file']}: {row['raw']!r} {row['raw_bytes']!r}" for row in rows)
 
 
 def _less(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -240,20 +227,25 @@ def _less(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> list[Map
     return [*rows[:place], *rows[place + 1 :]]
 
 
-def _raw(each: Bad) -> str | bytes:
-    assert each.raw is not None
-    return each.raw if isinstance(each.raw, bytes) else each.raw.strip()
-
-
-def _raw_of(row: Mapping[str, Any]) -> str | bytes:
-    return row["raw"].strip() if row["raw_bytes"] is None else row["raw_bytes"]
-
-
-def _file_name(place: str, names: Collection[str]) -> str:
-    """The name of the file at a place, which may be a URI."""
-    name = place.split("/")[-1]
-    return name if name in names else unquote(name)
+def _same_file(place: str, path: str) -> bool:
+    """Whether a place, which may be a URI, ends with the path."""
+    return place.endswith(path) or unquote(place).endswith(path)
 
 
 def _holds(row: Mapping[str, Any], each: Bad) -> bool:
-    return row["raw"] is not None and str(each.holds) in row["raw"]
+    """Whether a bad row holds the text of a record: all of it, or of a record among others its own."""
+    if isinstance(each.raw, bytes):
+        return bool(row["raw_bytes"] == each.raw)
+    if row["raw"] is None:
+        return False
+    if each.raw is not None and row["raw"].strip() == each.raw.strip():
+        return True
+    if each.record is not None:
+        try:
+            value = parsed_json(row["raw"])
+        except ValueError:
+            return False
+        return isinstance(value, dict) and all(
+            part is None or rescues(part, _none_if_missing(_by_name(value, name))) for name, part in each.record.items()
+        )
+    return each.holds is not None and each.holds in row["raw"]

@@ -5,11 +5,11 @@ It parses the bytes of the files with `json` and `csv` and shares no code with w
 
 Where the guide can be read in two ways the cases keep away (`cases.py`) or both readings pass. What is assumed here:
 
-- A JSON text never fits a number or a boolean, nor a number a boolean; a list goes into a text column as JSON text.
-- `NaN` and `Infinity` are no JSON: the record does not parse. A lone surrogate is no text: it does not parse either.
+- A number never fits a boolean. A lone surrogate is no text: the record does not parse.
 - A record that names a column twice, in whatever case and at whatever depth, is a bad row.
 - Text without a multiLine option ends at `\\n`, `\\r\\n` or `\\r`, and at nothing else.
-- An empty CSV field is null. `5.0`, `1e2` and text such as `" 5"` are not offered to whole numbers.
+- The bad row of one record among several of a line or a document holds that record, or all of the text.
+- `5.0`, `1e2` and text such as `" 5"` are not offered to whole numbers.
 - An array with an element, or a field of one, that does not fit is whole in `_rescued`; the column is null or the rest.
 - Columns with nothing but null, of `k=v` directories, of empty lists, of lists of mixed values, of integers beyond
   `decimal(38,0)` or mixed with fractions that no double holds: the type is the table's own affair, the value is not.
@@ -160,6 +160,8 @@ class Bad:
     line: int | None
     raw: str | bytes | None
     holds: str | None = None
+    record: Any = None
+    """The record of JSON, where the text holds others, too."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,8 @@ class Record:
     columns: Struct | None = None
     """The types of a typed source."""
     directories: Mapping[str, Any] = field(default_factory=dict)
+    shared: bool = False
+    """Whether its text holds other records, too."""
 
 
 @dataclass
@@ -257,41 +261,29 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _no_constant(name: str) -> Any:
-    raise _NoJson(name)
-
-
 def parsed_json(text: str) -> Any:
     """The value of a JSON text, with numbers as they are written."""
     text.encode()
-    value = json.loads(text, object_pairs_hook=_object, parse_int=Num, parse_float=Num, parse_constant=_no_constant)
+    value = json.loads(text, object_pairs_hook=_object, parse_int=Num, parse_float=Num, parse_constant=Num)
     json.dumps(value, ensure_ascii=False, default=lambda number: number.text).encode()
     return value
 
 
-def _json_value(text: str | bytes) -> dict[str, Any] | None:
-    try:
-        value = parsed_json(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _json_records(file: TextFile, options: Options) -> Iterator[Record]:
     data = _decompressed(file)
-    if options.read.get("multiLine") != "true":
-        for number, line in _lines(data, options):
-            yield Record(file.path, number, line, _json_value(line))
-        return
-    text = data.decode()
-    if not text.strip():
-        return
-    try:
-        value = parsed_json(text)
-    except ValueError:
-        value = None
-    for part in value if isinstance(value, list) else [value]:
-        yield Record(file.path, None, text, part if isinstance(part, dict) else None)
+    if options.read.get("multiLine") == "true":
+        texts: Iterator[tuple[int | None, str | bytes]] = iter([(None, data.decode())] if data.strip() else [])
+    else:
+        texts = iter(_lines(data, options))
+    for number, text in texts:
+        try:
+            value = parsed_json(text) if isinstance(text, str) else None
+        except ValueError:
+            value = None
+        parts = value if isinstance(value, list) and all(isinstance(part, dict) for part in value) else [value]
+        for part in parts:
+            good = part if isinstance(part, dict) else None
+            yield Record(file.path, number, text, good, shared=len(parts) > 1)
 
 
 def _csv_texts(data: bytes, options: Options) -> Iterator[tuple[int, str | bytes]]:
@@ -329,6 +321,23 @@ def _csv_fields(text: str | bytes, options: Options) -> list[str] | None:
     return fields
 
 
+def _quoted_empty(text: str, options: Options) -> set[int]:
+    """Which fields of a record are two quotes and nothing else."""
+    sep, quote = options.read.get("sep", ","), options.read.get("quote", '"')
+    escape = options.read.get("escape", '"')
+    fields, begun, inside, place = [], 0, False, 0
+    while place < len(text):
+        if inside and escape != '"' and text[place] == escape:
+            place += 1
+        elif text[place] == quote:
+            inside = not inside
+        elif text[place] == sep and not inside:
+            fields.append(text[begun:place])
+            begun = place + 1
+        place += 1
+    return {number for number, part in enumerate([*fields, text[begun:]]) if part == quote * 2}
+
+
 def _csv_records(file: TextFile, options: Options) -> Iterator[Record]:
     names: list[str] | None = None
     comment = options.read.get("comment")
@@ -346,9 +355,12 @@ def _csv_records(file: TextFile, options: Options) -> Iterator[Record]:
                 names = [name for name, _ in options.schema]
             else:
                 names = [f"_c{place}" for place in range(len(fields or ()))]
-        good = fields is not None and len(fields) == len(names)
-        value = {name: None if part == null else Csv(part) for name, part in zip(names, fields or ())}
-        yield Record(file.path, number, text, value if good else None)
+        if fields is None or isinstance(text, bytes) or len(fields) != len(names):
+            yield Record(file.path, number, text, None)
+            continue
+        empty = _quoted_empty(text, options)
+        values = [None if part == null and place not in empty else Csv(part) for place, part in enumerate(fields)]
+        yield Record(file.path, number, text, dict(zip(names, values)))
 
 
 def _directories(path: str, options: Options) -> dict[str, Any]:
@@ -409,7 +421,10 @@ def _epoch_time(text: str, unit: str) -> dt.datetime | None:
         return None
     count = int(text)
     micros = count // 1000 if unit == "epoch-nanos" else count * EPOCHS[unit]
-    return EPOCH + dt.timedelta(microseconds=micros)
+    try:
+        return EPOCH + dt.timedelta(microseconds=micros)
+    except OverflowError:
+        return None  # not in the years 1 to 9999
 
 
 def text_time(text: str, time_format: str | None) -> dt.datetime | None:
@@ -436,11 +451,12 @@ def event_time(value: Any, time_format: str | None) -> Any:
         case str() | Csv():
             text = value if isinstance(value, str) else value.text
             time = text_time(text, time_format)
-            return BAD_TIME if time is None else time
+            return None if not text else BAD_TIME if time is None else time
         case Num() | int():
             if time_format is None or not time_format.startswith("epoch-"):
                 return NUMBER
-            return _epoch_time(value.text if isinstance(value, Num) else str(value), time_format)
+            time = _epoch_time(value.text if isinstance(value, Num) else str(value), time_format)
+            return BAD_TIME if time is None else time
         case dt.datetime():
             return value
         case dt.date():
@@ -520,15 +536,21 @@ def extended(columns: Type, values: Sequence[Any]) -> Any:
 
 # One value into one type: the expected value and the leftover
 
+CONSTANTS = ("NaN", "Infinity", "-Infinity")
+
 
 def _into_double(text: str) -> float | None:
     number = float(text)
+    if text in CONSTANTS:
+        return number
     if math.isinf(number) or (re.fullmatch(r"-?\d+", text) and int(number) != int(text)):
         return None
     return number
 
 
 def _into_float(text: str) -> float | None:
+    if text in CONSTANTS:
+        return float(text)
     try:
         (number,) = struct.unpack("f", struct.pack("f", float(text)))
     except OverflowError:
@@ -537,6 +559,8 @@ def _into_float(text: str) -> float | None:
 
 
 def _into_decimal(text: str, kind: Dec) -> Decimal | None:
+    if text in CONSTANTS:
+        return None
     with localcontext(prec=100):
         number = Decimal(text)
         scaled = number.scaleb(kind.scale)
@@ -586,7 +610,11 @@ def _scalar(value: Any, kind: Type) -> Any:
         case Num(text):
             return _number(text, kind)
         case str():
-            return value if kind == STRING else _moment(value, kind) if moment else None
+            if moment:
+                return _moment(value, kind)
+            if isinstance(kind, Dec) and _CANONICAL.fullmatch(value):
+                return _number(value, kind)
+            return value if kind == STRING else float(value) if kind == DOUBLE and value in CONSTANTS else None
     return None
 
 
@@ -597,6 +625,8 @@ def placed(value: Any, kind: Type, path: str, findings: Findings) -> tuple[Any, 
     match kind, value:
         case Unsure(), _:
             return Kept(value), NOTHING
+        case _, Csv("") if kind != STRING:
+            return None, NOTHING
         case Atom("string"), bool() | Num() | dict() | list():
             return JsonText(value), NOTHING
         case Struct(), dict():
@@ -816,14 +846,15 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
             else:
                 bad.append(Bad(record.file, record.line, record.raw))
             continue
-        record.value = _without(record.value, options.bucket_column)
+        whole = record.value
+        record.value = _without(whole, options.bucket_column)
         written = _found(record.value, options.time_column)
         time = event_time(written, options.time_format)
         if time is NUMBER:
             reasons.append((options.time_column.split(".")[-1],))
         elif time is BAD_TIME:
-            holds = written.text if isinstance(written, Csv) else written
-            bad.append(Bad(record.file, record.line, record.raw, holds if typed else None))
+            holds = str(written) if typed else None
+            bad.append(Bad(record.file, record.line, record.raw, holds, whole if record.shared else None))
         else:
             timed.append((record, time))
     if bad and not options.bad_rows:
