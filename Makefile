@@ -7,6 +7,7 @@ PYTHON ?=
 N ?= 1000000
 EXAMPLES ?= 20000
 CASES ?= 10000
+ROUNDS ?= 20
 WORKERS ?= 2
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
@@ -57,6 +58,10 @@ fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to i
 .PHONY: ingest-cases
 ingest-cases: setup ## Ingest CASES random landings (10000) on local Spark: every record has its place
 	DELTA_SIDECAR_INGEST_CASES=$(CASES) $(BIN)/python -m pytest -s tests/integration/ingest/test_property.py $(PYTEST_ARGS)
+
+.PHONY: races
+races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
+	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers

@@ -2,7 +2,8 @@
 
 One Spark session (local), every workload run once to warm up, then all of them three times, in turn; the median counts:
 
-- `build`: the whole index, from the log, by `pipeline.build`.
+- `build`: the whole index, from the log, on that session.
+- `process`: the same in one process without Spark, a fresh one, whose peak of memory over imports is measured, too.
 - `checkpoint`: Delta's own checkpoint of the same version, from the log (its cache cleared), by its internals.
 - `sorted`: a plain Spark job that writes `add.*` of the checkpoint, sorted by bucket and path.
 - `appended`: the next index after 10 commits of 100 new files; `removed`: after a commit whose removes touch one part.
@@ -11,10 +12,12 @@ One Spark session (local), every workload run once to warm up, then all of them 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,18 +33,20 @@ from rich.table import Table
 from benchmarks.checkpoint import layout_of
 from benchmarks.generate import add_lines, ensure, remove_lines
 from benchmarks.index_tables import manifest_sizes
+from benchmarks.measure import ROOT, HighWaterMark, Sampler
 from benchmarks.report import RESULTS, environment
 from benchmarks.specs import BUCKET, LogSpec, table_dir
-from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.index.builder import BuildOptions, build_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.pipeline.session import spark_session
+from delta_sidecar.storage import open_store
 
 REPEAT = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A ratio and what it should be at most."""
+    """A ratio, or a number, and what it should be at most."""
 
     what: str
     ratio: float
@@ -50,6 +55,34 @@ class Goal:
     @property
     def met(self) -> bool:
         return self.ratio <= self.limit
+
+
+@dataclass(slots=True)
+class OneProcess:
+    """Builds whole indexes in processes of their own."""
+
+    peak_mb: float = 0.0
+    """The greatest peak of memory over imports so far."""
+
+    def seconds(self, table: Path) -> float:
+        command = [sys.executable, "-m", "benchmarks.build", "--process", str(table)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"the build in one process failed: {done.stderr[-2000:]}")
+        found: dict[str, float] = json.loads(done.stdout)
+        self.peak_mb = max(self.peak_mb, found["peak_mb"])
+        return found["seconds"]
+
+
+def build_in_process(table: str) -> dict[str, float]:
+    """Seconds and peak of a whole build in this process."""
+    store, options = open_store(table), BuildOptions(full=True, engine="process")
+    gc.collect()
+    try:
+        meter: HighWaterMark | Sampler = HighWaterMark()
+    except OSError:
+        meter = Sampler()
+    return {"seconds": timed(lambda: build_index(store, options=options)), "peak_mb": meter.peak() / 1e6}
 
 
 class Tables:
@@ -89,16 +122,16 @@ class Tables:
         (table / "_delta_log" / name).write_bytes(info.encode() + b"\n" + lines)
 
 
-def workloads(spark: Any, tables: Tables, scratch: Path) -> dict[str, Callable[[], float]]:
+def workloads(spark: Any, tables: Tables, scratch: Path, alone: OneProcess) -> dict[str, Callable[[], float]]:
     """Each runs once and gives its seconds, without what it needs to set up."""
     whole = tables.copy("whole")
-    build_table(str(whole), spark=spark)
+    build_table(str(whole), options=BuildOptions(engine="spark"), spark=spark)
     appended, removed = tables.copy("appended", whole), tables.copy("removed", whole)
     tables.append(appended)
     tables.remove(removed)
 
     def build() -> float:
-        return timed(lambda: build_table(str(whole), options=BuildOptions(full=True), spark=spark))
+        return timed(lambda: build_table(str(whole), options=BuildOptions(full=True, engine="spark"), spark=spark))
 
     def checkpoint() -> float:
         target = tables.copy("delta")
@@ -120,6 +153,7 @@ def workloads(spark: Any, tables: Tables, scratch: Path) -> dict[str, Callable[[
 
     return {
         "build": build,
+        "process": lambda: alone.seconds(whole),
         "checkpoint": checkpoint,
         "sorted": plain,
         "appended": next_of(appended),
@@ -159,11 +193,13 @@ def sizes(tables: Tables, directory: Path) -> dict[str, int]:
     }
 
 
-def goals(files: int, seconds: dict[str, list[float]], size: dict[str, int]) -> list[Goal]:
+def goals(files: int, seconds: dict[str, list[float]], size: dict[str, int], peak_mb: float) -> list[Goal]:
     median = {name: statistics.median(runs) for name, runs in seconds.items()}
     return [
         Goal("whole index / Delta's checkpoint", median["build"] / median["checkpoint"], 0.5 if files > 5e6 else 0.8),
         Goal("whole index / plain sorted write of add.*", median["build"] / median["sorted"], 2.5),
+        Goal("whole index in one process / on warm Spark", median["process"] / median["build"], 2),
+        Goal("MB over imports, in one process", peak_mb, 600 if files <= 1e6 else 1_500),
         Goal("after 10 commits of 100 files / whole index", median["appended"] / median["build"], 1 / 50),
         Goal("after removes in one part / whole index", median["removed"] / median["build"], 1 / 8),
         Goal("bytes: index / checkpoint with JSON stats", size["index"] / size["checkpoint, JSON stats only, zstd"], 1),
@@ -191,8 +227,12 @@ def main() -> int:
     parser.add_argument("--warm-up", type=int, metavar="FILES", help="warm up on a table of so many files, not of N")
     parser.add_argument("--cores", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--memory", default="6g", help="of the session's process")
+    parser.add_argument("--process", metavar="TABLE", help=argparse.SUPPRESS)
     parser.add_argument("--save", metavar="NAME", help="keep the figures as benchmarks/results/NAME.json")
     args = parser.parse_args()
+    if args.process:
+        print(json.dumps(build_in_process(args.process)))
+        return 0
     spec, small = LogSpec(args.n), LogSpec(args.warm_up or args.n)
     progress = Console(stderr=True, highlight=False)
     with tempfile.TemporaryDirectory(prefix="build-", dir=table_dir(spec).parent) as name:
@@ -200,10 +240,11 @@ def main() -> int:
         conf = {"spark.driver.memory": args.memory, "spark.local.dir": f"{name}/spark"}
         with spark_session(master=f"local[{args.cores}]", conf=conf) as spark:
             progress.print(f"warming up on {small.files:,} files", markup=False)
-            measured(workloads(spark, Tables(small, Path(name) / "warm"), Path(name)), 1, progress)
-            found = measured(workloads(spark, tables, Path(name)), args.repeat, progress)
+            measured(workloads(spark, Tables(small, Path(name) / "warm"), Path(name), OneProcess()), 1, progress)
+            alone = OneProcess()
+            found = measured(workloads(spark, tables, Path(name), alone), args.repeat, progress)
             size = sizes(tables, Path(name))
-        judged = goals(args.n, found, size)
+        judged = goals(args.n, found, size, alone.peak_mb)
     show(args.n, found, size, judged)
     if args.save:
         document = {
@@ -211,6 +252,7 @@ def main() -> int:
             "files": args.n,
             "seconds": found,
             "bytes": size,
+            "process_peak_mb": alone.peak_mb,
             "goals": [{"what": g.what, "ratio": g.ratio, "at_most": g.limit, "met": g.met} for g in judged],
         }
         RESULTS.mkdir(exist_ok=True)

@@ -74,7 +74,7 @@ def driven(order: dict[str, Any]) -> dict[str, Any]:
 
     began = time.perf_counter()
     with spark_session(master=order["master"], conf=order["conf"]) as spark:
-        report = build_table(order["table"], options=BuildOptions(full=True), spark=spark)
+        report = build_table(order["table"], options=BuildOptions(full=True, engine="spark"), spark=spark)
         python = peak(os.getpid())
         jvm = sum(peak(child.pid) for child in psutil.Process().children(recursive=True) if "java" in child.name())
     return {

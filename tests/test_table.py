@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import deltalake
 import pyarrow as pa
@@ -22,6 +22,7 @@ from delta_sidecar.errors import (
     UnknownColumnError,
     VersionNotFoundError,
 )
+from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
 
@@ -117,6 +118,40 @@ def test_add_actions_and_stats(root: Path) -> None:
     assert found["num_records"] == [3]
     assert found["min.id"][0] in (0, 1)
     assert found["null_count.id"] == [0]
+
+
+def test_stats_of_files_by_their_places(root: Path) -> None:
+    """Whatever way a file is written: as in the log, as a local path, as a URI, decoded or encoded."""
+    write_deltalake(root, pa.table({"id": pa.array([7], pa.int64()), "p": ["a b%c"]}), mode="append")
+    table = DeltaTable(str(root))
+    paths = [f.path for f in table.file_infos()]
+    assert any("%" in path for path in paths)
+    uris = table.file_uris()
+    encoded = [Path(uri).as_uri() for uri in uris]
+    decoded = [f"file://{uri}" for uri in uris]
+    below = [str(Path(uri).relative_to(root)) for uri in uris]
+    for given in (paths, uris, encoded, decoded, below, [*paths, *uris], table.file_uris(limit=2)):
+        found = table.get_stats_for_files(given, ["id"])
+        expected = {Path(table.file_uri(path)) for path in paths} if len(given) > 2 else set(map(Path, given))
+        assert {Path(table.file_uri(path)) for path in found.column("path").to_pylist()} == expected
+        assert found.num_rows == len(expected)
+    for unknown in ([], ["nothing"], ["/elsewhere/x.parquet"], ["s3://bucket/x.parquet"], ["ts=12:00/x"]):
+        assert table.get_stats_for_files(unknown, ["id"]).num_rows == 0
+    for wrong in (uris[0], [Path(uris[0])], [None]):
+        with pytest.raises(InputError, match="file_uris"):
+            table.get_stats_for_files(wrong)  # type: ignore[arg-type]
+
+
+def test_stats_of_files_of_a_store(tmp_path: Path) -> None:
+    store = open_store("memory://stats-by-place/a table")
+    stats = {"numRecords": 5, "minValues": {"x": 1}, "maxValues": {"x": 2}, "nullCount": {"x": 0}}
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    log.commit(add("a%20b.parquet", stats=stats), add("memory://stats-by-place/other/c.parquet", stats=stats))
+    for file in (tmp_path / "_delta_log").iterdir():
+        store.put_if_absent(f"_delta_log/{file.name}", file.read_bytes())
+    table = DeltaTable("memory://stats-by-place/a table", store=store)
+    assert table.get_stats_for_files(table.file_uris()).num_rows == 2
+    assert table.get_stats_for_files([quote(uri, safe=":/") for uri in table.file_uris()]).num_rows == 2
 
 
 def test_rows(root: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from delta_sidecar.errors import (
     AccessDeniedError,
     ConflictError,
+    ConsumedStreamError,
     CorruptDataError,
     CorruptIndexError,
     CorruptLogError,
@@ -65,6 +66,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "AccessDeniedError",
     "ConflictError",
+    "ConsumedStreamError",
     "CorruptDataError",
     "CorruptIndexError",
     "CorruptLogError",

@@ -6,6 +6,7 @@ DeltaSidecarError
 │   ├── VersionNotFoundError    no such version, or it can no longer be rebuilt
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
 │   ├── UnknownColumnError      no such column
+│   ├── ConsumedStreamError     the stream was read or closed before: ask for another
 │   └── OptionError             an option or storage option is wrong
 ├── UnsupportedTableError       use another reader, or a newer one of ours
 │   ├── UnsupportedFeatureError a reader feature or protocol version
@@ -52,6 +53,10 @@ class PredicateError(InputError):
 
 class UnknownColumnError(InputError):
     """No such column."""
+
+
+class ConsumedStreamError(InputError):
+    """The stream was read or closed before: it has nothing more to give."""
 
 
 class OptionError(InputError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +27,7 @@ from delta_sidecar.scan.expression import And, Expression
 from delta_sidecar.scan.infos import FileInfo, file_infos
 from delta_sidecar.scan.predicate import bind_predicate
 from delta_sidecar.scan.predicate_tuples import Filters
-from delta_sidecar.scan.stream import FileScan, check_limit
+from delta_sidecar.scan.stream import FileScan, checked_limit
 from delta_sidecar.settings import Settings, settings_of
 from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
@@ -103,12 +104,14 @@ class DeltaTable:
 
     def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
         parallelism = self._settings.commit_parallelism
+        held = self._settings.memory_budget // 2
         if not with_index:
-            return load_snapshot(self._store, version, parallelism)
-        if version is None and (known := warm_snapshot(self._store, parallelism)) is not None:
+            plain = load_snapshot(self._store, version, parallelism, held=held)
+            return replace(plain, passed_over="delta.sidecar.enabled is false: no index was looked for")
+        if version is None and (known := warm_snapshot(self._store, parallelism, IndexFinder(self._store))) is not None:
             remember(known)
             return known
-        snapshot = load_snapshot(self._store, version, parallelism, IndexFinder(self._store))
+        snapshot = load_snapshot(self._store, version, parallelism, IndexFinder(self._store), held)
         if version is None:
             remember(snapshot)
         return snapshot
@@ -175,7 +178,7 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What each commit up to this version says of itself, newest first."""
-        check_limit(limit)
+        limit = checked_limit(limit)
         return list(travel.history(self._store, self.version(), limit, self._settings.commit_parallelism))
 
     def transaction_version(self, app_id: str) -> int | None:
@@ -250,10 +253,13 @@ class DeltaTable:
             return scan.read_all()
 
     def get_stats_for_files(self, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Statistics of some files, by the path the log has: `path`, `num_records`, and for each column
-        `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are not live are absent."""
+        """Statistics of some files, by the path the log has or by their place as `file_uris` gives it: `path` (the
+        log's), `num_records`, and for each column `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are
+        not live are absent."""
         from delta_sidecar.scan.file_stats import file_stats, stats_columns
 
+        if isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
+            raise InputError("paths takes a list of texts: paths of the log, or what file_uris gives")
         wanted = stats_columns(self.schema(), columns)
         return file_stats(self._snapshot, self._settings, list(paths), wanted)
 
@@ -316,6 +322,7 @@ class DeltaTable:
                 self._snapshot.mapping_mode,
                 self._store,
                 self._settings.partition_timezone,
+                partial(self._rows_of, predicate=None, limit=None),
                 parquet_read_options,
             )
 
@@ -334,14 +341,24 @@ class DeltaTable:
         return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy)
 
     def _rows(self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None) -> RowStream:
-        from delta_sidecar.data.rows import read_rows
-
         if not self.schema().fields:
             raise CorruptLogError(f"{self.table_uri} has no schema: its files can be listed, its rows not read")
         files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
+        return self._rows_of(iter(files), columns, predicate, limit)
+
+    def _rows_of(
+        self,
+        files: Iterator[pa.RecordBatch],
+        columns: Sequence[str] | None,
+        predicate: Expression | None,
+        limit: int | None,
+    ) -> RowStream:
+        """The rows of files of a listing."""
+        from delta_sidecar.data.rows import read_rows
+
         settings = self._settings
         return read_rows(
-            iter(files),
+            files,
             self._store,
             self.schema(),
             self._snapshot.partition_columns,

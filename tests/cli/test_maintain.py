@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from delta_sidecar.errors import OptionError
+from delta_sidecar.pipeline import maintain as maintaining
 from delta_sidecar.testing import LogBuilder, add
 from tests.cli.running import COMMAND, assert_refused, invoke
 
@@ -52,6 +54,42 @@ def test_orders_that_make_no_sense_are_refused(events: LogBuilder, arguments: li
 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert_refused(invoke("maintain", tmp_path / "nowhere"), "no Delta table")
+
+
+def test_several_tables_are_an_object_each(events: LogBuilder, tmp_path: Path) -> None:
+    LogBuilder(tmp_path / "more").commit(add("a"))
+    done = invoke("maintain", events.root, tmp_path / "nowhere", tmp_path / "more", "--only", "index", "--json")
+    assert done.code == 2
+    first, second, third = map(json.loads, done.out.splitlines())
+    assert [report["steps"][0]["state"] for report in (first, third)] == ["done", "done"]
+    assert second["steps"] == []
+    assert "no Delta table" in second["error"]
+    assert [line for line in done.err.splitlines() if "nowhere" in line and "no Delta table" in line]
+    plain = invoke("maintain", events.root, tmp_path / "more", "--only", "index")
+    assert plain.code == 0
+    assert plain.out.count("nothing to do") == 2
+
+
+@pytest.mark.parametrize(("error", "code"), [("OptionError", 2), ("RuntimeError", 1)])
+def test_a_step_that_fails_decides_the_exit_code(
+    events: LogBuilder, monkeypatch: pytest.MonkeyPatch, error: str, code: int
+) -> None:
+    def broken(*given: object) -> None:
+        raise {"OptionError": OptionError, "RuntimeError": RuntimeError}[error]("no room for geheim")
+
+    monkeypatch.setattr(maintaining, "crowded_buckets", broken)
+    given = ("--storage-option", "secret_token=geheim", "--only", "optimize", "--only", "index")
+    done = invoke("maintain", events.root, *given)
+    assert done.code == code
+    assert "failed: " in done.out
+    assert "index     done: " in done.out
+    assert "optimize failed: " in done.err
+    assert "geheim" not in done.out + done.err
+
+
+def test_a_checkpoint_comes_with_a_warning(events: LogBuilder) -> None:
+    done = invoke("maintain", events.root, "--only", "checkpoint", "--dry-run", "--json")
+    assert "aborts every batch and stream" in done.objects[0]["warnings"][0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

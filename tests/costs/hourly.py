@@ -77,7 +77,7 @@ def indexed(store: Store) -> None:
 
 def parts_of(root: Path, version: int) -> list[PartEntry]:
     """The parts of an index, those of the oldest hour first."""
-    return list(manifest_at(open_store(str(root)), version)[0].parts)
+    return list(manifest_at(open_store(str(root)), version)[0].parts)[::-1]
 
 
 def parts_asked(store: CountingStore) -> list[str]:

@@ -1,4 +1,4 @@
-"""The peak memory of one listing, over imports, measured in a process of its own."""
+"""The peak memory of one listing, or of one build, over imports, measured in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.measure import HighWaterMark, Sampler
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,23 +29,51 @@ class Peak:
 
 def peak_of(table: Path, **arguments: Any) -> Peak:
     """The peak of a whole listing that is streamed as Arrow and not kept."""
-    command = [sys.executable, "-m", "tests.costs.peak", str(table), json.dumps(arguments)]
+    return Peak(**_measured("listing", table, arguments))
+
+
+def build_peak_of(table: Path, part_rows: int, **limits: int) -> float:
+    """The peak of a whole build in one process, in MB."""
+    return float(_measured("build", table, {"part_rows": part_rows, "limits": limits})["mb"])
+
+
+def _measured(what: str, table: Path, arguments: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.costs.peak", what, str(table), json.dumps(arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    return Peak(**json.loads(done.stdout))
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _meter() -> HighWaterMark | Sampler:
+    from benchmarks.measure import HighWaterMark, Sampler
+
+    gc.collect()
+    try:
+        return HighWaterMark()
+    except OSError:
+        return Sampler()
+
+
+def _built(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from delta_sidecar.index.builder import BuildOptions, build_index
+    from delta_sidecar.index.building import Limits
+    from delta_sidecar.storage import open_store
+
+    options = BuildOptions(
+        full=True, engine="process", part_rows=arguments["part_rows"], limits=Limits(**arguments["limits"])
+    )
+    meter = _meter()
+    build_index(open_store(table), options=options)
+    return {"mb": meter.peak() / 1e6}
 
 
 def _listed(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import pyarrow
 
-    from benchmarks.measure import HighWaterMark, Sampler
     from delta_sidecar import DeltaTable
 
-    gc.collect()
-    try:
-        meter: HighWaterMark | Sampler = HighWaterMark()
-    except OSError:
-        meter = Sampler()
+    meter = _meter()
     with DeltaTable(table).scan_files(**arguments) as scan:
         files = sum(batch.num_rows for batch in pyarrow.RecordBatchReader.from_stream(scan))
         done = scan.metrics
@@ -56,4 +87,5 @@ def _listed(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_listed(sys.argv[1], json.loads(sys.argv[2]))))
+    measure = {"listing": _listed, "build": _built}[sys.argv[1]]
+    print(json.dumps(measure(sys.argv[2], json.loads(sys.argv[3]))))

@@ -206,7 +206,8 @@ def test_a_range_reads_its_parts_newest_first(indexed_head: Path, predicate: str
 @pytest.mark.parametrize(("limit", "hours"), [(1, (9,)), (4, (9,)), (5, (9, 8)), (11, (9, 8, 7))])
 def test_a_limit_reads_the_parts_it_needs(indexed_head: Path, limit: int, hours: tuple[int, ...]) -> None:
     store = counted(indexed_head, 0.02)
-    assert len(list(opened(store).file_infos(limit=limit))) == limit
+    found = [f.partition_values["_event_hour"] for f in opened(store).file_infos(limit=limit)]
+    assert found == [bucket(hour) for hour in (9, 8, 7) for _ in range(FILES)][:limit]
     settled(store)
     needed = cores(indexed_head, *hours)
     one_more = cores(indexed_head, hours[-1] - 1)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from delta_sidecar.data.rows import read_rows
-from delta_sidecar.errors import CorruptDataError, OptionError
+from delta_sidecar.data.stream import RowStream
+from delta_sidecar.errors import ConsumedStreamError, CorruptDataError, OptionError
 from delta_sidecar.storage import Store, open_store
 from delta_sidecar.testing.stores import CountingStore
 from tests.data.listing import Listing
@@ -97,7 +99,9 @@ def test_a_closed_stream_makes_no_further_request(tmp_path: Path) -> None:
     assert not workers()
     time.sleep(0.05)
     assert len(store.requests) == made_so_far
-    assert list(stream) == []
+    for again in (list, next, lambda s: s.to_reader(), pa.table):
+        with pytest.raises(ConsumedStreamError, match="closed"):
+            again(stream)
     stream.close()
 
 
@@ -191,6 +195,41 @@ def _until_steady() -> None:
 def test_the_stream_is_an_arrow_stream(tmp_path: Path) -> None:
     reader = pa.RecordBatchReader.from_stream(made(tmp_path, 3).read())
     assert keys(reader.read_all()) == list(range(30))
+
+
+READINGS: list[Callable[[RowStream], list[int]]] = [
+    lambda stream: keys(pa.Table.from_batches(list(stream), stream.schema)),
+    lambda stream: keys(stream.to_reader().read_all()),
+    lambda stream: keys(pa.table(stream)),
+    lambda stream: keys(pa.RecordBatchReader.from_stream(stream).read_all()),
+]
+
+
+@pytest.mark.parametrize("limit", [None, 0, 25, 2**70])
+def test_a_stream_is_read_once(tmp_path: Path, limit: int | None) -> None:
+    """An empty answer would look like an empty table."""
+    listing = made(tmp_path, 3)
+    for first, again in product(READINGS, READINGS):
+        stream = listing.read(limit=limit)
+        assert first(stream) == list(range(30))[:limit]
+        with pytest.raises(ConsumedStreamError, match="stream of rows"):
+            again(stream)
+
+
+def test_a_stream_may_be_read_on_where_its_reader_stopped(tmp_path: Path) -> None:
+    stream = made(tmp_path, 3).read()
+    first = next(stream)
+    assert keys(pa.Table.from_batches([first, *stream])) == list(range(30))
+    assert next(stream, None) is None
+
+
+def test_a_stream_closed_under_its_reader_does_not_look_complete(tmp_path: Path) -> None:
+    stream = made(tmp_path, 3).read()
+    reader = stream.to_reader()
+    reader.read_next_batch()
+    stream.close()
+    with pytest.raises((ConsumedStreamError, pa.ArrowException), match="closed"):
+        reader.read_all()
 
 
 def test_options_out_of_range_are_refused(tmp_path: Path) -> None:

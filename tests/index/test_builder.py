@@ -6,6 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -341,3 +342,29 @@ def test_in_memory(tmp_path: Path) -> None:
     check(store, log)
     collect_garbage(store, retain=1, retention=timedelta(0), grace=timedelta(0))
     check(store, log)
+
+
+def test_an_indexed_table_that_becomes_empty_has_an_empty_index(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    log.commit(add("a.parquet", stats={"numRecords": 1}), add("b.parquet"))
+    store = open_store(str(tmp_path))
+    with small_parts(single=100):
+        build_index(store)
+        log.commit(remove("a.parquet"), remove("b.parquet"))
+        emptied = build_index(store)
+        assert (emptied.mode, emptied.files, emptied.parts) == ("incremental", 0, 0)
+        assert verify_index(store).ok
+        log.commit(add("c.parquet"))
+        assert build_index(store).files == 1
+    assert_index_is(store, 2, log.state().files.values())
+
+
+def test_an_index_of_many_parts_may_become_empty(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    log.commit(*(add(f"{n}.parquet") for n in range(9)))
+    store = open_store(str(tmp_path))
+    assert build_index(store, options=FINE).parts > 2
+    log.commit(*(remove(f"{n}.parquet") for n in range(9)))
+    for full in (False, True):
+        assert build_index(store, options=replace(FINE, full=full)).files == 0
+        assert verify_index(store).ok

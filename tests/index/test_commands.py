@@ -1,4 +1,4 @@
-"""`sidecar build --watch`, as a process that is stopped by a signal."""
+"""`sidecar build`: the engine that is chosen, and `--watch` as a process that is stopped by a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from delta_sidecar.errors import SparkError
+from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.index.building import Limits
 from delta_sidecar.index.names import SIDECARS
+from delta_sidecar.pipeline import session
+from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.testing import LogBuilder, add
 from tests.cli.running import COMMAND, invoke
 
@@ -38,3 +43,38 @@ def test_a_watch_indexes_new_checkpoints_until_stopped(tmp_path: Path, number: s
     assert (watching.returncode, err) == (0, "")
     assert [json.loads(line)["version"] for line in out.splitlines()] == [0, 2]
     assert invoke("verify", tmp_path).code == 0
+
+
+def test_the_engine_and_why_it_was_chosen_are_told(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).commit(add("a"), add("b"))
+    done = invoke("build", tmp_path)
+    assert done.code == 0
+    assert "2 files: built in one process; Spark from 5,000,000 on" in done.out
+    told = json.loads(invoke("build", tmp_path, "--full", "--engine", "process", "--json").out)
+    assert (told["engine"], told["reason"]) == ("process", "2 files: built in one process; it was asked for")
+
+
+def test_an_engine_that_is_none_is_refused(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).commit(add("a"))
+    done = invoke("build", tmp_path, "--engine", "duckdb")
+    assert (done.code, done.out) == (2, "")
+    assert "no engine 'duckdb'; give one of auto, process, spark" in done.err
+
+
+def test_without_pyspark_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(package: str) -> str:
+        raise session.PackageNotFoundError(package)
+
+    monkeypatch.setattr(session, "version", absent)
+    LogBuilder(tmp_path).commit(*(add(f"{n}.parquet") for n in range(9)))
+    with pytest.raises(SparkError) as raised:
+        build_table(str(tmp_path), options=BuildOptions(limits=Limits(process_files=8)))
+    assert str(raised.value) == (
+        "the index is to be built on Spark; 9 files to read, and one process builds up to 8; pyspark is not installed; "
+        "run: pip install 'delta-sidecar[spark]', or build in one process: --engine process"
+    )
+    done = invoke("build", tmp_path, "--engine", "spark")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert "pip install 'delta-sidecar[spark]', or build in one process: --engine process" in done.err
+    assert invoke("build", tmp_path, "--engine", "process").code == 0

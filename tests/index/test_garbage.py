@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from delta_sidecar.index import garbage
 from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.garbage import GarbageReport, collect_garbage
+from delta_sidecar.index.garbage import MEMORY, GarbageReport, collect_garbage, collect_if_due
+from delta_sidecar.index.names import SIDECARS
 from delta_sidecar.index.verify import verify_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
-from delta_sidecar.testing import LogBuilder, add, remove
+from delta_sidecar.testing import CountingStore, LogBuilder, add, remove
 from tests.index.models import assert_index_is, manifest_at, small_parts
 
 NONE = timedelta(0)
@@ -231,3 +233,69 @@ def test_a_single_file_newer_than_every_manifest_stays(tmp_path: Path) -> None:
     made.age(30)
     made.collect(retain=1, retention=NONE, grace=NONE)
     assert "v1.parquet" in made.names
+
+
+def test_a_build_collects_what_older_ones_left(table: Table) -> None:
+    table.age(10)
+    table.grow(1)
+    assert table.manifests == [3, 4]
+    table.check()
+
+
+def test_a_build_leaves_what_is_not_a_day_beyond_its_time(table: Table) -> None:
+    """So that an index a minute costs one collection a day."""
+    table.age(7.5)
+    table.grow(1)
+    assert table.manifests == [0, 1, 2, 3, 4]
+    assert table.collect().files == 3
+
+
+def test_a_build_collects_parts_a_day_after_their_manifest(table: Table) -> None:
+    lost = table.parts_of(3)
+    table.log.commit(*[remove(f"f{n}.parquet") for n in range(4)], add("new.parquet"))
+    build_index(table.store, options=BuildOptions(part_rows=1, full=True))
+    table.grow(1)
+    table.age(10)
+    table.grow(1)
+    assert lost <= table.names
+    table.age(0, *(name for name in table.names if name.endswith(".manifest.json")))
+    memory = table.directory / MEMORY
+    memory.write_text(json.dumps({"parts": dict.fromkeys(lost, 0)}))
+    table.grow(1)
+    assert lost <= table.names
+    table.age(2, MEMORY)
+    table.grow(1)
+    assert lost.isdisjoint(table.names)
+    table.check()
+
+
+def test_a_build_collects_what_a_dead_one_left(table: Table) -> None:
+    (table.directory / LEASE).write_text("{}")
+    table.grow(1)
+    assert LEASE in table.names
+    table.age(2, LEASE)
+    table.grow(1)
+    assert LEASE not in table.names
+
+
+def test_to_find_nothing_due_costs_one_listing(table: Table) -> None:
+    store = CountingStore(table.store)
+    assert collect_if_due(store, SIDECARS) is None
+    assert store.counts() == {"list": 1}
+
+
+def test_a_build_that_finds_its_index_collects_nothing(table: Table) -> None:
+    table.age(10)
+    assert build_index(table.store, options=BuildOptions(part_rows=1)).mode == "current"
+    assert table.manifests == [0, 1, 2, 3]
+
+
+def test_a_collection_that_fails_does_not_fail_the_build(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object, **more: object) -> GarbageReport:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(garbage, "collect_garbage", broken)
+    table.age(10)
+    table.grow(1)
+    assert table.manifests == [0, 1, 2, 3, 4]
+    table.check()

@@ -57,7 +57,7 @@ def test_there_may_be_none(store: Store) -> None:
 def test_a_seal_changes_nothing_for_parquet(store: Store) -> None:
     data = bytes(store.get(NAME))
     assert is_whole(data)
-    assert pq.read_table(pa.BufferReader(data)).column("path").to_pylist() == ["f0", "f1"]
+    assert pq.read_table(pa.BufferReader(data)).column("path").to_pylist() == ["f1", "f0"]
     assert len(index_rows_at(store, 1)) == 2
 
 

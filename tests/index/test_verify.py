@@ -203,6 +203,7 @@ def test_no_index_of_a_version(table: Table) -> None:
         ({"sort": Sort("min", ["none"])}, "not in the table's schema"),
         ({"time_column": []}, "time"),
         ({"format": 9}, "format 9"),
+        ({"commit": None}, "was gone when the index was built, and it is there"),
     ],
 )
 def test_a_manifest_that_lies(table: Table, changes: dict[str, Any], named: str) -> None:
@@ -288,6 +289,12 @@ def test_a_commit_file_that_was_only_copied(table: Table) -> None:
     assert "id alone" in found.notes[0]
 
 
+def test_a_commit_file_with_other_bytes(table: Table) -> None:
+    table.edit_commit('"vvv"', '"www"')
+    os.utime(table.commit, (0, 0))
+    assert "other bytes" in table.problems()
+
+
 def test_a_version_that_cannot_be_rebuilt(table: Table) -> None:
     table.log.commit(add("more.parquet")).checkpoint()
     table.log.cleanup(before=1)
@@ -345,7 +352,7 @@ def test_build_and_verify_by_command(tmp_path: Path) -> None:
     table = Table(tmp_path / "t")
     done = invoke("build", table.root)
     assert (done.code, done.err) == (0, "")
-    assert "full, by python" in done.out
+    assert "full, in one process" in done.out
     assert "it was there already" in invoke("build", table.root).out
     (report,) = invoke("build", table.root, "--json", "--full").objects
     assert (report["mode"], report["files"], report["version"]) == ("full", 9, 0)

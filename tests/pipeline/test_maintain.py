@@ -11,7 +11,17 @@ import pytest
 from delta_sidecar.errors import OptionError, TableNotFoundError
 from delta_sidecar.index.builder import build_index
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline.maintain import StepReport, maintain
+from delta_sidecar.pipeline import maintain as maintaining
+from delta_sidecar.pipeline.maintain import (
+    ABORTS_WRITERS,
+    HARMLESS,
+    INTERVAL,
+    INTERVAL_BEFORE,
+    STEPS,
+    StepReport,
+    maintain,
+    maintain_tables,
+)
 from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder, add, remove
@@ -97,3 +107,64 @@ def test_orders_that_make_no_sense_are_refused(tmp_path: Path, given: dict[str, 
 def test_there_must_be_a_table(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError):
         maintain(None, str(tmp_path / "nowhere"))
+
+
+def test_a_checkpoint_is_made_only_when_it_is_named(tmp_path: Path) -> None:
+    """It changes a property of the table, and that aborts every writer at work."""
+    LogBuilder(tmp_path).commit(add("a"))
+    assert set(STEPS) - set(HARMLESS) == {"checkpoint"}
+    assert maintain(None, str(tmp_path), steps=["index"]).warnings == ()
+    named = maintain(None, str(tmp_path), steps=["checkpoint"], dry_run=True)
+    assert (named.warnings, named.steps[0].state) == ((ABORTS_WRITERS,), "due")
+
+
+def test_an_interval_that_a_crash_left_is_told(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).metadata(configuration={INTERVAL: "1", INTERVAL_BEFORE: ""}).commit(add("a"))
+    (warning,) = maintain(None, str(tmp_path), steps=["index"]).warnings
+    assert "--only checkpoint puts it right" in warning
+
+
+@pytest.mark.parametrize(("error", "unexpected"), [(OptionError("no room"), False), (RuntimeError("a defect"), True)])
+def test_a_step_that_fails_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, unexpected: bool
+) -> None:
+    def broken(*given: object) -> None:
+        raise error
+
+    LogBuilder(tmp_path).commit(add("a"))
+    monkeypatch.setattr(maintaining, "crowded_buckets", broken)
+    report = maintain(None, str(tmp_path), steps=["optimize", "index"])
+    assert [step.state for step in report.steps] == ["failed", "done"]
+    assert str(error) in report.steps[0].summary
+    assert report.steps[0].facts == {"error": type(error).__name__}
+    assert (report.failed, report.unexpected) == (True, unexpected)
+
+
+def test_a_table_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+    for name in ("a", "c"):
+        LogBuilder(tmp_path / name).commit(add("x"))
+    told: list[str] = []
+    uris = [str(tmp_path / name) for name in ("a", "b", "c")]
+    reports = list(maintain_tables(None, uris, steps=["index"], progress=told.append))
+    assert [report.failed for report in reports] == [False, True, False]
+    assert reports[1].uri == uris[1]
+    assert "no Delta table" in (reports[1].error or "")
+    assert (reports[1].steps, reports[1].version, reports[1].unexpected) == ((), None, False)
+    assert [report.steps[0].state for report in (reports[0], reports[2])] == ["done", "done"]
+    assert {message.partition(": ")[0] for message in told} == {uris[0], uris[2]}
+
+
+def test_orders_for_several_tables_are_checked_before_the_first(tmp_path: Path) -> None:
+    with pytest.raises(OptionError):
+        next(maintain_tables(None, [str(tmp_path)], steps=["polish"]))
+
+
+def test_commits_without_files_make_no_index_due(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).commit(add("a")).checkpoint().commit(add("b"))
+    build_index(open_store(tmp_path))
+    log.metadata(configuration={"some": "property"}).commit()
+    assert dry(tmp_path, "index")["index"].state == "nothing to do"
+    log.checkpoint()
+    assert dry(tmp_path, "index")["index"].facts["version"] == log.version
+    log.commit(remove("a"))
+    assert dry(tmp_path, "index")["index"].facts["version"] == log.version

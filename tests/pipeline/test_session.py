@@ -58,6 +58,20 @@ def test_stores_bring_their_drivers_and_credentials(jars: Path) -> None:
     assert "spark.jars.packages" not in session_settings(uris=["s3://b/t"])
 
 
+def test_of_amazons_sdk_only_what_the_driver_uses_is_fetched(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("delta_sidecar.pipeline.session._hadoop_version", lambda: "3.5.0")
+    found = session_settings(uris=["s3://b/t"])
+    assert found["spark.jars.excludes"] == "software.amazon.awssdk:bundle"
+    assert "software.amazon.awssdk:s3:2.35.4" in found["spark.jars.packages"].split(",")
+    assert "spark.jars.excludes" not in session_settings(uris=["az://c@a.blob.core.windows.net/t", "/local"])
+    given = session_settings(conf={"spark.jars.packages": "mine:client:1"}, uris=["s3://b/t"])
+    assert (given["spark.jars.packages"], given.get("spark.jars.excludes")) == ("mine:client:1", None)
+    monkeypatch.setattr("delta_sidecar.pipeline.session._hadoop_version", lambda: "3.9.9")
+    unknown = session_settings(uris=["s3://b/t"])
+    assert "spark.jars.excludes" not in unknown
+    assert unknown["spark.jars.packages"] == "org.apache.hadoop:hadoop-aws:3.9.9"
+
+
 def test_without_jars_spark_resolves_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(session.JARS_VARIABLE, raising=False)
     monkeypatch.setattr(session, "_CHECKOUT", tmp_path)

@@ -280,3 +280,14 @@ def test_an_empty_batch(kind: object) -> None:
 
 def test_a_column_that_was_not_announced_is_unknown() -> None:
     assert FileBounds(stats_batch(["{}"]), [column("long")]).bounds(column("long", "other")) is None
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_the_greatest_float_is_widened_without_a_warning(kind: str) -> None:
+    """Its text is a little below it, and the next float is infinite."""
+    greatest = float(np.finfo(np.float32).max)
+    for text in ("3.4028235E38", "3.4028234E38", "3.40282346638528859e38", "1e39", "1e-46", "1.7976931348623157e308"):
+        stats = f'{{"minValues":{{"x":-{text}}},"maxValues":{{"x":{text}}}}}'
+        found = bounds_of(column(kind), stats)
+        assert found.maximum[0].as_py() >= min(float(text), greatest)
+        assert found.minimum[0].as_py() <= max(-float(text), -greatest)

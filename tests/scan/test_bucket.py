@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.log.schema import StructType
-from delta_sidecar.scan.bucket import with_bucket_ranges
-from delta_sidecar.scan.expression import And, Expression
+from delta_sidecar.scan.bucket import bucket_ranges, with_bucket_ranges
+from delta_sidecar.scan.expression import And, Expression, Or
 from delta_sidecar.scan.predicate import bind_predicate
 from delta_sidecar.values.bucket import (
+    GENERATION_EXPRESSION,
     GRANULARITIES,
     TIME_TYPES,
     Granularity,
@@ -54,9 +55,10 @@ def older_table(granularity: Granularity = "hour") -> StructType:
 
 
 def derived(text: str, schema: StructType, enabled: bool = True) -> Expression | None:
-    expression = bind_predicate(text, schema, ["bucket"])
+    generated = [f.name for f in schema if GENERATION_EXPRESSION in f.metadata]
+    expression = bind_predicate(text, schema, generated)
     assert expression is not None
-    return said_of_buckets(expression, schema, ["bucket"], enabled)
+    return said_of_buckets(expression, schema, generated, enabled)
 
 
 def said_of_buckets(
@@ -171,10 +173,18 @@ def test_the_whole_keeps_the_predicate() -> None:
     schema = our_table()
     expression = bind_predicate("ts < '2026-02-10'", schema, ["bucket"])
     assert expression is not None
-    whole = with_bucket_ranges(expression, schema, [], True)
-    assert isinstance(whole, And)
-    assert whole.terms[0] == expression
+    ranges = bucket_ranges(expression, schema, ["bucket"], True)
+    assert isinstance(ranges.predicate, Or)
+    assert ranges.predicate.terms[-1] == expression
     assert with_bucket_ranges(expression, schema, ["bucket"], False) == expression
+
+
+def test_nothing_for_a_bucket_that_files_are_not_partitioned_by() -> None:
+    """Its own bounds and those of the time column are known or unknown together."""
+    schema = our_table()
+    expression = bind_predicate("ts < '2026-02-10'", schema, [])
+    assert expression is not None
+    assert with_bucket_ranges(expression, schema, [], True) == expression
 
 
 @pytest.mark.parametrize(
@@ -367,9 +377,10 @@ OTHERS = struct(
 @given(texts(), st.lists(MOMENTS, max_size=4), st.integers(-18 * 60, 18 * 60))
 def test_no_matching_row_is_lost_whatever_the_writers_zone(text: str, extra: list[datetime], minutes: int) -> None:
     zone = timezone(timedelta(minutes=minutes))
-    expression = bind_predicate(text, OTHERS, [])
+    generated = [f.name for f in OTHERS if GENERATION_EXPRESSION in f.metadata]
+    expression = bind_predicate(text, OTHERS, generated)
     assert expression is not None
-    condition = said_of_buckets(expression, OTHERS, [])
+    condition = said_of_buckets(expression, OTHERS, generated)
     for moment in near(text, extra):
         row: Row = dict.fromkeys(OTHERS.names) | {"x": 1}
         if moment is not None:

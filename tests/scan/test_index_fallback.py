@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.builder import build_index
+from delta_sidecar.index.manifest import decode, encode
 from delta_sidecar.index.names import SIDECARS
 from delta_sidecar.index.part_reader import read_keys
 from delta_sidecar.index.single import read_single
@@ -80,7 +82,28 @@ def test_turned_off(tmp_path: Path) -> None:
     made = make_table(tmp_path)
     with DeltaTable(str(made.root), options={"delta.sidecar.enabled": False}).scan_files() as scan:
         assert sorted(size for batch in scan for size in batch["size"].to_pylist()) == sorted(made.live())
-        assert (scan.metrics.tier, scan.metrics.fallback_reason) == ("log", None)
+        assert scan.metrics.tier == "log"
+        assert "delta.sidecar.enabled" in str(scan.metrics.fallback_reason)
+
+
+def test_a_manifest_that_denies_a_commit_file_that_is_there(tmp_path: Path) -> None:
+    made = make_table(tmp_path)
+    manifest = decode(made.manifest.read_bytes(), "m")
+    made.manifest.write_bytes(encode(msgspec.structs.replace(manifest, commit=None)))
+    assert_fell_back(check_listings(made), None, "without the commit file")
+
+
+@pytest.mark.parametrize("checkpoint", [None, 2])
+def test_the_commits_of_a_fallback_are_counted(tmp_path: Path, checkpoint: int | None) -> None:
+    made = make_table(tmp_path, checkpoint=checkpoint)
+    for part in made.parts():
+        deleted(made.sidecars / part.core_name)
+    with DeltaTable(str(made.root)).scan_files() as scan:
+        scan.read_all()
+    done = scan.metrics
+    assert done.fallback_reason
+    assert done.commits_scanned == done.commits_total == HEAD - (-1 if checkpoint is None else checkpoint)
+    assert f"{done.commits_total} of {done.commits_total} commits" in scan.explain()
 
 
 # Damage.
@@ -309,7 +332,8 @@ def test_a_hint_to_nowhere(tmp_path: Path, version: int, checkpoint: int | None)
     made = make_table(tmp_path, checkpoint=checkpoint)
     made.hint.write_text(json.dumps({"version": version}))
     found = check_listings(made)
-    assert tiers(found) == {"log" if checkpoint is None else "checkpoint"}
+    # Without a checkpoint the whole log is listed, and the name of the manifest with it.
+    assert tiers(found) == {"index" if checkpoint is None else "checkpoint"}
     # A hint beyond the newest version names nothing that could have been used.
     assert all(f"v{version}.manifest.json" in (m.fallback_reason or "") for _, m in found if version <= HEAD)
 

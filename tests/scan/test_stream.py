@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.errors import DeltaSidecarError, InputError, OptionError
+from delta_sidecar.errors import ConsumedStreamError, DeltaSidecarError, InputError, OptionError
 from delta_sidecar.log.files import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.testing.actions import DeletionVector, add, remove
 from delta_sidecar.testing.table_builder import LogBuilder
+
+READINGS: list[Callable[[Any], list[str]]] = [
+    lambda scan: [path for batch in scan for path in batch.column("path").to_pylist()],
+    lambda scan: scan.read_all()["path"].to_pylist(),
+    lambda scan: scan.to_reader().read_all()["path"].to_pylist(),
+    lambda scan: pa.table(scan)["path"].to_pylist(),
+    lambda scan: pa.RecordBatchReader.from_stream(scan).read_all()["path"].to_pylist(),
+]
 
 
 def stats(low: int, high: int, rows: int = 2) -> dict[str, Any]:
@@ -67,10 +78,18 @@ def test_the_limit_counts_files_behind_the_predicate(table: DeltaTable) -> None:
     assert [f.path for f in table.file_infos(predicate="p = '2'", limit=5)] == ["d", "b"]
 
 
-@pytest.mark.parametrize("limit", [-1, 1.5, True, "3"])
+@pytest.mark.parametrize("limit", [2**31, 2**63 - 1, 2**63, 2**70, np.int64(9)])
+def test_a_limit_beyond_all_counts(table: DeltaTable, limit: int) -> None:
+    assert [f.path for f in table.file_infos(limit=limit)] == ["d", "c", "b"]
+    assert len(table.history(limit)) == 4
+    assert "limit" in table.scan_files(limit=limit).explain()
+
+
+@pytest.mark.parametrize("limit", [-1, -(2**70), 1.5, True, "3", float("nan"), np.int64(-1)])
 def test_a_limit_that_is_no_number(table: DeltaTable, limit: Any) -> None:
-    with pytest.raises(InputError, match="limit"):
-        table.scan_files(limit=limit)
+    for call in (table.scan_files, table.to_batches, table.file_uris, table.history):
+        with pytest.raises(InputError, match="limit"):
+            call(limit=limit)
 
 
 def test_a_strategy_that_is_none(table: DeltaTable) -> None:
@@ -84,13 +103,44 @@ def test_it_is_an_arrow_stream(table: DeltaTable) -> None:
 
 
 def test_a_scan_is_consumed_once_and_closing_is_for_good(table: DeltaTable) -> None:
-    scan = table.scan_files()
-    assert scan.read_all().num_rows == 3
-    assert scan.read_all().num_rows == 0
-    closed = table.scan_files()
-    closed.close()
-    assert list(closed) == []
-    closed.close()
+    """An empty answer would look like an empty table."""
+    for first, again in product(READINGS, READINGS):
+        scan = table.scan_files(columns=["path"])
+        assert first(scan) == ["d", "c", "b"]
+        with pytest.raises(ConsumedStreamError, match="listing of files"):
+            again(scan)
+        closed = table.scan_files()
+        closed.close()
+        with pytest.raises(ConsumedStreamError, match="closed"):
+            again(closed)
+        closed.close()
+
+
+def test_a_scan_may_be_read_on_where_its_reader_stopped(table: DeltaTable) -> None:
+    scan = table.scan_files(strategy="reverse", limit=3)
+    assert next(iter(scan)).column("path").to_pylist() == ["d"]
+    assert [path for batch in scan for path in batch.column("path").to_pylist()] == ["c", "b"]
+
+
+def test_a_scan_closed_under_its_reader_does_not_look_complete(table: DeltaTable) -> None:
+    for reader in (lambda scan: iter(scan), lambda scan: scan.to_reader(), pa.RecordBatchReader.from_stream):
+        scan = table.scan_files(strategy="reverse", limit=3)
+        batches = reader(scan)
+        next(batches)
+        scan.close()
+        with pytest.raises((ConsumedStreamError, pa.ArrowException), match="closed"):
+            list(batches)
+
+
+def test_a_scan_that_failed_is_not_read_on(table: DeltaTable, tmp_path: Path) -> None:
+    scan = table.scan_files(strategy="reverse")
+    (tmp_path / "_delta_log" / f"{3:020}.json").write_text("{")
+    (tmp_path / "_delta_log" / f"{2:020}.json").write_text("{")
+    table.snapshot.commits._held.clear()
+    with pytest.raises(DeltaSidecarError):
+        list(scan)
+    with pytest.raises(ConsumedStreamError, match="broke off"):
+        list(scan)
 
 
 def test_two_scans_of_one_table_do_not_disturb_each_other(table: DeltaTable) -> None:
@@ -105,6 +155,15 @@ def test_a_table_without_files(tmp_path: Path) -> None:
     with DeltaTable(str(tmp_path)).scan_files() as scan:
         assert scan.read_all().schema == scan.schema
     assert scan.metrics.complete
+
+
+def test_one_is_not_plural(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).commit(add("a"))
+    with DeltaTable(str(tmp_path)).scan_files(limit=1) as scan:
+        scan.read_all()
+    assert "1 files" not in scan.explain()
+    assert "1 commits" not in scan.explain()
+    assert "1 file emitted" in scan.explain()
 
 
 def test_metrics_add_up(table: DeltaTable) -> None:

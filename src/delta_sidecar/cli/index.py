@@ -16,6 +16,7 @@ from delta_sidecar.index.builder import BuildOptions, BuildReport
 from delta_sidecar.index.verify import VerifyReport, verify_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.pipeline.watch import stopped_by_signals, watch
+from delta_sidecar.scan.plan import counted
 from delta_sidecar.storage import open_store
 
 
@@ -79,7 +80,10 @@ def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
         yield "built", "nothing: it was there already"
     else:
         base = f" on version {done.built_on}" if done.built_on is not None else ""
-        yield "built", f"{done.mode}{base}, by {done.engine}, in {done.seconds:.1f} s"
+        where = "on Spark" if done.engine == "spark" else "in one process"
+        yield "built", f"{done.mode}{base}, {where}, in {done.seconds:.1f} s"
+        if done.reason:
+            yield "engine", done.reason
         yield "parts", f"{done.parts:,}: {done.parts_written:,} written, {done.parts_reused:,} reused"
     yield from (("note", note) for note in done.notes)
 
@@ -97,6 +101,11 @@ def verify(table: str, version: int | None, storage_options: Mapping[str, str], 
         raise typer.Exit(UNEXPECTED)
 
 
+def _verdict(found: VerifyReport) -> str:
+    files, parts = counted(found.files, "file"), counted(found.parts, "part")
+    return f"{files} in {parts} {'is' if found.files == 1 else 'are'}"
+
+
 def _as_object(found: VerifyReport) -> dict[str, Any]:
     return {"ok": found.ok, **asdict(found)}
 
@@ -104,6 +113,6 @@ def _as_object(found: VerifyReport) -> dict[str, Any]:
 def _verified(found: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "index", found.manifest or "none"
     if found.ok:
-        yield "verified", f"version {found.version}: {found.files:,} files in {found.parts:,} parts are as in the log"
+        yield "verified", f"version {found.version}: {_verdict(found)} as in the log"
     yield from (("problem", problem) for problem in found.problems)
     yield from (("note", note) for note in found.notes)

@@ -287,6 +287,12 @@ def build(
     time_column: Annotated[
         str | None, typer.Option("--time-column", metavar="NAME", help="Whose bounds every listing has at hand.")
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine", metavar="NAME", help="process, spark, or auto: what builds an index that is built anew."
+        ),
+    ] = "auto",
     watch: Annotated[bool, typer.Option("--watch", help="Index each new checkpoint, until stopped.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="With --watch: between two looks.")
@@ -303,7 +309,7 @@ def build(
     storage_option: given.StorageOption = None,
     verbose: given.Verbose = False,
 ) -> None:
-    """Build the index beside the log, on top of the last one where there is one; Spark only where it is large."""
+    """Build the index beside the log, on top of the last one where there is one; Spark only where it is huge."""
     stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
     if watch and version is not None:
         raise typer.BadParameter("--watch follows the newest version; leave --version out")
@@ -312,7 +318,7 @@ def build(
         from delta_sidecar.cli import index
         from delta_sidecar.index.builder import BuildOptions
 
-        options = BuildOptions(sort_column, time_column, full)
+        options = BuildOptions(sort_column, time_column, full, engine=engine)  # type: ignore[arg-type]
         if watch:
             index.follow(table, options, stores, master, settings, interval, tail_commits, json)
         else:

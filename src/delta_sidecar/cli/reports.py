@@ -10,6 +10,7 @@ import msgspec
 from delta_sidecar.cli.files import moment
 from delta_sidecar.cli.output import cut, write_facts, write_json, write_json_lines, write_table
 from delta_sidecar.log.schema import StructField
+from delta_sidecar.scan.plan import counted
 from delta_sidecar.scan.stream import FileScan
 from delta_sidecar.table import DeltaTable
 
@@ -110,10 +111,10 @@ def _fact_lines(table: DeltaTable, facts: Mapping[str, Any]) -> Iterator[tuple[s
         if facts[key]:
             yield key.replace("_", " "), ", ".join(sorted(facts[key]))
     base, size = facts["base"], facts["base_bytes"]
-    yield "base", f"{base}, {size:,} bytes" if base else "none: the log from version 0"
-    yield "tail", f"{facts['tail_commits']} commits, {facts['tail_bytes']:,} bytes"
+    yield "base", f"{base}, {counted(size, 'byte')}" if base else "none: the log from version 0"
+    yield "tail", f"{counted(facts['tail_commits'], 'commit')}, {counted(facts['tail_bytes'], 'byte')}"
     if "files" in facts:
-        yield "files", f"{facts['files']:,}, {facts['bytes']:,} bytes"
+        yield "files", f"{facts['files']:,}, {counted(facts['bytes'], 'byte')}"
     yield "partitioned", ", ".join(facts["partition_columns"]) or "no"
     yield from _headed("properties", [f"{k} = {v}" for k, v in sorted(facts["properties"].items())])
     yield from _headed("columns", [_column(f) for f in table.schema()])

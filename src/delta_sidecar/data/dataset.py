@@ -1,15 +1,24 @@
-"""A table's files as a pyarrow dataset, for tables whose rows are exactly the rows of their files."""
+"""A table's files as a pyarrow dataset, for tables whose rows are exactly the rows of their files.
+
+pyarrow finds a file's columns by their exact names and casts them by its own rules. Before a scan the footers of its
+files are looked at; where pyarrow would read one otherwise than `to_batches` does, the rows come from the table's own
+reader.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.fs as pa_fs
 
+from delta_sidecar.data.alike import reads_alike
 from delta_sidecar.data.filesystem import StoreHandler
+from delta_sidecar.data.request import refuse_unsupported_changes
+from delta_sidecar.data.stream import RowStream
 from delta_sidecar.errors import UnsupportedTableError
 from delta_sidecar.log.schema import StructType, arrow_type
 from delta_sidecar.scan.expression import Column
@@ -17,12 +26,82 @@ from delta_sidecar.storage import Store, parse_location, resolve_log_path
 from delta_sidecar.storage.store import is_local
 from delta_sidecar.values.partition_values import partition_array
 
+RowsOf: TypeAlias = Callable[[Iterator[pa.RecordBatch], Sequence[str] | None], RowStream]
+"""The rows of files of a listing, of some columns, by the table's own reader."""
+
+_FOOTERS_AT_ONCE: Final = 16
+
 
 class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
     """A `FileSystemDataset` whose fragments are a list: `len(dataset.get_fragments())` is the number of files."""
 
+    _contents: _Contents
+
     def get_fragments(self, filter: pds.Expression | None = None) -> list[pds.Fragment]:  # noqa: A002
         return list(super().get_fragments(filter))
+
+    def filter(self, expression: pds.Expression) -> DeltaDataset:
+        """The dataset without the rows that an expression is not true of."""
+        filtered: DeltaDataset = super().filter(expression)
+        filtered._contents = self._contents
+        return filtered
+
+    def scanner(
+        self,
+        columns: Any = None,
+        filter: pds.Expression | None = None,  # noqa: A002
+        **options: Any,
+    ) -> pds.Scanner:
+        """A scan of the dataset, as every reading of it begins. Where the table's own reader is needed, it can be used
+        once."""
+        kept: pds.Expression | None = self._scan_options.get("filter")
+        both = filter if kept is None else kept if filter is None else kept & filter
+        fragments = list(self._contents.files.get_fragments(both))
+        if self._contents.are_plain(fragments):
+            return super().scanner(columns=columns, filter=filter, **options)
+        named = columns if both is None and isinstance(columns, list) else None
+        rows = self._contents.rows([fragment.path for fragment in fragments], named)
+        options.pop("fragment_scan_options", None)
+        return pds.Scanner.from_batches(rows.to_reader(), columns=columns, filter=both, **options)
+
+
+class _Contents:
+    """The files of a dataset as the listing has them, and how their rows are read without pyarrow's dataset."""
+
+    def __init__(self, schema: StructType, partition_columns: Sequence[str], rows_of: RowsOf) -> None:
+        self._stored = [field for field in schema if field.name not in partition_columns]
+        self._names = set(schema.names)
+        self._rows_of = rows_of
+        self.files: pds.FileSystemDataset
+        """The same files, without a filter."""
+        self._batches: list[pa.RecordBatch] = []
+        self._places: dict[str, tuple[int, int]] = {}
+        self._plain: set[str] = set()
+        """Files whose footers have been looked at."""
+
+    def add(self, batch: pa.RecordBatch, paths: Sequence[str]) -> None:
+        """Files of the listing, and their paths in the dataset."""
+        self._places |= {path: (len(self._batches), row) for row, path in enumerate(paths)}
+        self._batches.append(batch)
+
+    def are_plain(self, fragments: Sequence[pds.Fragment]) -> bool:
+        """Whether pyarrow reads all of these files as the table's own reader does."""
+        new = [fragment for fragment in fragments if fragment.path not in self._plain]
+        if not new:
+            return True
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            plain = list(pool.map(self._is_plain, new))
+        self._plain |= {fragment.path for fragment, ok in zip(new, plain, strict=True) if ok}
+        return all(plain)
+
+    def _is_plain(self, fragment: pds.Fragment) -> bool:
+        return reads_alike(pa.struct(list(fragment.physical_schema)), StructType(tuple(self._stored)))
+
+    def rows(self, paths: Sequence[str], columns: Sequence[str] | None) -> RowStream:
+        """The rows of some files, in their order."""
+        wanted = columns if columns is not None and self._names.issuperset(columns) else None
+        places = [self._places[path] for path in paths]
+        return self._rows_of((self._batches[at].slice(row, 1) for at, row in places), wanted)
 
 
 def make_dataset(
@@ -32,7 +111,8 @@ def make_dataset(
     mapping_mode: str,
     store: Store,
     partition_timezone: str,
-    format_options: dict[str, Any] | None = None,
+    rows_of: RowsOf,
+    format_options: Mapping[str, Any] | None = None,
 ) -> DeltaDataset:
     """A dataset of the files of a listing; refused where files alone do not give the rows."""
     if mapping_mode != "none":
@@ -40,16 +120,31 @@ def make_dataset(
             f"the table maps its columns by {mapping_mode}, which a pyarrow dataset cannot follow; "
             "use to_batches, to_pyarrow_table or to_pandas"
         )
+    refuse_unsupported_changes(schema)
     places = _Places(store)
-    parquet = pds.ParquetFileFormat(**(format_options or {}))
+    parquet = _format(format_options or {})
+    contents = _Contents(schema, partition_columns, rows_of)
     columns = [Column((schema.resolve([name])[0],), is_partition=True) for name in partition_columns]
     fragments: list[pds.Fragment] = []
     for batch in files:
         _refuse_deletion_vectors(batch)
         expressions = _partition_expressions(batch, columns, partition_timezone)
-        for path, expression in zip(batch.column("path").to_pylist(), expressions, strict=True):
-            fragments.append(parquet.make_fragment(places.path(path), places.filesystem, expression))
-    return DeltaDataset(fragments, schema.to_arrow(), parquet, places.filesystem)
+        paths = [places.path(path) for path in batch.column("path").to_pylist()]
+        contents.add(batch, paths)
+        for path, expression in zip(paths, expressions, strict=True):
+            fragments.append(parquet.make_fragment(path, places.filesystem, expression))
+    contents.files = pds.FileSystemDataset(fragments, schema.to_arrow(), parquet, places.filesystem)
+    dataset = DeltaDataset(fragments, schema.to_arrow(), parquet, places.filesystem)
+    dataset._contents = contents
+    return dataset
+
+
+def _format(options: Mapping[str, Any]) -> pds.ParquetFileFormat:
+    """Parquet by the user's options; INT96 in microseconds, as the table has them: nanoseconds end in the year 2262."""
+    found = pds.ParquetFileFormat(**options)
+    if "coerce_int96_timestamp_unit" not in options:
+        found.read_options.coerce_int96_timestamp_unit = "us"
+    return found
 
 
 class _Places:

@@ -11,6 +11,7 @@ from delta_sidecar.data.match import FieldMatch, field_match
 from delta_sidecar.errors import UnsupportedTypeError
 from delta_sidecar.log.schema import StructField, StructType, arrow_field
 from delta_sidecar.scan.expression import And, Expression, columns_of
+from delta_sidecar.values.type_changes import unsupported_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def plan_request(
 ) -> RowRequest:
     """The request a call means; unknown columns and unreadable types are refused here."""
     output = schema.fields if columns is None else schema.select(columns).fields
+    if output or predicate is not None:
+        refuse_unsupported_changes(schema)
     partitions = frozenset(schema.select(partition_columns).names)
     file_predicate, row_predicate = _split(predicate, partitions)
     filtered = _fields_of(row_predicate)
@@ -80,6 +83,14 @@ def plan_request(
         batch_size=batch_size,
         group_bytes=group_bytes,
     )
+
+
+def refuse_unsupported_changes(schema: StructType) -> None:
+    """Values written before a change of their column's type that this reader does not know must not be guessed at."""
+    for change in unsupported_changes(schema):
+        raise UnsupportedTypeError(
+            f"{change}, which this reader cannot follow: the table's files can be listed, its rows not read"
+        )
 
 
 def _split(predicate: Expression | None, partitions: frozenset[str]) -> tuple[Expression | None, Expression | None]:

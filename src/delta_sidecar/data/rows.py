@@ -15,6 +15,7 @@ from delta_sidecar.data.stream import RowStream, RowWork
 from delta_sidecar.errors import OptionError
 from delta_sidecar.log.schema import StructType
 from delta_sidecar.scan.expression import Expression
+from delta_sidecar.scan.stream import checked_limit
 from delta_sidecar.storage.store import Store, is_local
 
 _REMOTE_THREADS = 16
@@ -48,7 +49,8 @@ def read_rows(
     remote store). `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
     holds one row group, or one batch of a large one. `open_other` opens stores for files outside of the table.
     """
-    _check(limit=limit, threads=threads, memory_budget=memory_budget, batch_size=batch_size)
+    limit = checked_limit(limit)
+    _check(threads=threads, memory_budget=memory_budget, batch_size=batch_size)
     workers = threads or _default_threads(store)
     request = plan_request(
         schema,
@@ -72,9 +74,7 @@ def _default_threads(store: Store) -> int:
     return max(os.cpu_count() or 1, _LOCAL_THREADS)
 
 
-def _check(*, limit: int | None, threads: int | None, memory_budget: int, batch_size: int) -> None:
-    if limit is not None and limit < 0:
-        raise OptionError(f"limit is {limit}; give 0 or more, or None for all rows")
+def _check(*, threads: int | None, memory_budget: int, batch_size: int) -> None:
     for name, value in (("threads", threads), ("memory_budget", memory_budget), ("batch_size", batch_size)):
         if value is not None and value < 1:
             raise OptionError(f"{name} is {value}; give 1 or more")

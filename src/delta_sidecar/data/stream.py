@@ -21,6 +21,7 @@ import pyarrow as pa
 from delta_sidecar.data.files import DataFile
 from delta_sidecar.data.metrics import ReadMetrics
 from delta_sidecar.data.reader import RowReader
+from delta_sidecar.scan.once import OneReading, rest_of
 
 
 class FileSource(Protocol):
@@ -32,12 +33,16 @@ class FileSource(Protocol):
 
 
 class RowStream:
-    """An iterator of record batches; closing it (or reaching its limit) stops all reading and joins the threads."""
+    """An iterator of record batches; closing it (or reaching its limit) stops all reading and joins the threads.
+
+    It can be read once: at its end, after `close`, and once it is handed on it raises `ConsumedStreamError`.
+    """
 
     def __init__(self, work: RowWork, schema: pa.Schema, limit: int | None) -> None:
         self.schema = schema
         self._work = work
         self._left = limit
+        self._reading = OneReading("stream of rows")
         self._finalizer = weakref.finalize(self, work.close)
 
     @property
@@ -45,16 +50,26 @@ class RowStream:
         return self._work.reader.metrics
 
     def __iter__(self) -> RowStream:
+        self._reading.begin()
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        if not self._reading.is_at_end:
+            self._reading.begin()
+        return self._next()
+
+    def _next(self) -> pa.RecordBatch:
+        self._reading.check()
+        if self._reading.is_at_end:
+            raise StopIteration
         try:
             batch = self._work.take() if self._left != 0 else None
         except BaseException:
-            self.close()
+            self._reading.fail()
+            self._finalizer()
             raise
         if batch is None:
-            self.close()
+            self._finish()
             raise StopIteration
         return self._limited(batch)
 
@@ -64,11 +79,16 @@ class RowStream:
         batch = batch.slice(0, self._left)
         self._left -= batch.num_rows
         if not self._left:
-            self.close()
+            self._finish()
         return batch
+
+    def _finish(self) -> None:
+        self._reading.finish()
+        self._finalizer()
 
     def close(self) -> None:
         """Stop reading; no request begins after this returns."""
+        self._reading.close()
         self._finalizer()
 
     def __enter__(self) -> RowStream:
@@ -80,8 +100,9 @@ class RowStream:
         self.close()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as Arrow's own reader."""
-        return pa.RecordBatchReader.from_batches(self.schema, self)
+        """The stream as Arrow's own reader, which takes it over."""
+        self._reading.hand_on()
+        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)

@@ -2,12 +2,14 @@
 
 Trip 1: the hints `_last_index`, beside the log's own. Trip 2: the manifests they name, and that of the hinted
 checkpoint, beside the listing. The listing decides: an index counts only if its commit file is there as the builder
-saw it, or the table's id at that version is the manifest's.
+saw it, or the table's id at that version is the manifest's. Where no hint leads to a base, the whole log is listed, and
+the names of manifests that come with it lead to the index.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,9 +19,10 @@ import msgspec
 
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError, StorageError
 from delta_sidecar.index.discovery import check_table, hinted_version, manifest_of
+from delta_sidecar.index.keys import PartOrder
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest, layout_of
-from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name
+from delta_sidecar.index.names import DIRECTORIES, HINT, manifest_name, manifest_version
 from delta_sidecar.index.single import read_single
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.segment import Listing
@@ -28,6 +31,8 @@ from delta_sidecar.storage.store import Buffer, Store
 
 _log = logging.getLogger(__name__)
 
+_TRIES = 2
+"""Manifests that are tried where only their names tell of them."""
 _IN_MEMORY = 4
 """How many times its size in the manifest the list of parts takes in memory, about."""
 FARTHEST_BEHIND = 1_000
@@ -68,6 +73,11 @@ class IndexBase:
     def layout(self) -> Layout:
         return layout_of(self.manifest)
 
+    @cached_property
+    def part_order(self) -> PartOrder:
+        """The parts by their keys; `CorruptIndexError` where these are not of their type."""
+        return PartOrder.of(self.manifest.parts, self.layout.sort)
+
     def __str__(self) -> str:
         parts = len(self.manifest.parts)
         return f"index {self.version}, {self.manifest.files:,} files in {parts} part{'' if parts == 1 else 's'}"
@@ -89,11 +99,15 @@ class IndexFinder:
         self._hints: dict[str, Future[Buffer]] = {}
         self._candidates: list[_Candidate] = []
         self._has_index = False
+        self._newer: set[int] = set()
+        self._named: list[tuple[int, str]] = []
+        self._names_are_all = True
         self.passed_over: list[str] = []
         """Why an index that is there was not used."""
 
     def first_trip(self) -> None:
-        self._candidates, self.passed_over = [], []
+        self._candidates, self.passed_over, self._named, self._newer = [], [], [], set()
+        self._names_are_all = True
         self._hints = {
             directory: begin(self._store, self._store.get, f"{directory}/{HINT}") for directory in DIRECTORIES
         }
@@ -102,6 +116,7 @@ class IndexFinder:
         hinted: list[int] = []
         for directory, answer in self._hints.items():
             hint = self._hint(directory, answer)
+            self._newer |= {v for v in (hint,) if v is not None and version is not None and v > version}
             wanted = {v for v in (hint, checkpoint) if v is not None and (version is None or v <= version)}
             if hint in wanted and checkpoint is not None and checkpoint - hint > FARTHEST_BEHIND:
                 self._pass_over(f"the index of version {hint} is too far behind the checkpoint {checkpoint}")
@@ -115,7 +130,37 @@ class IndexFinder:
             found = self._tried(candidate, listing, version)
             if found is not None:
                 return found
-        return self._of_checkpoint(listing, version) if self._has_index else None
+        found = self._of_checkpoint(listing, version) if self._has_index else None
+        found = self._by_name(listing, version) if found is None else found
+        if found is None:
+            self._note_unused(version)
+        return found
+
+    def names(self, paths: Sequence[str], are_all: bool) -> None:
+        named = [(manifest_version(path.rpartition("/")[2]), path.rpartition("/")[0]) for path in paths]
+        self._named = [(v, directory) for v, directory in named if v is not None and directory in DIRECTORIES]
+        self._names_are_all = are_all
+
+    def _by_name(self, listing: Listing, version: int) -> IndexBase | None:
+        """The newest of the manifests that the listing named."""
+        tried = {(c.version, c.directory) for c in self._candidates}
+        wanted = sorted((n for n in self._named if n not in tried and n[0] <= version), reverse=True)
+        self._newer |= {named for named, _ in self._named if named > version}
+        for named, directory in wanted[:_TRIES]:
+            self._ask(directory, {named}, None)
+            found = self._tried(self._candidates[-1], listing, version)
+            if found is not None:
+                _log.warning("no hint names the index of version %d; build it again", named)
+                return found
+        return None
+
+    def _note_unused(self, version: int) -> None:
+        """Say why an index that is there is not used."""
+        self._newer |= {c.version for c in self._candidates if c.version > version and c.is_hinted}
+        if self._newer:
+            self.passed_over.append(f"the index of version {max(self._newer)} is newer than version {version}")
+        if not self._names_are_all:
+            self._pass_over("no hint names an index, and there are too many files beside it to look for one")
 
     def _of_checkpoint(self, listing: Listing, version: int) -> IndexBase | None:
         """For an older version: the index beside the newest checkpoint at or below it, which no hint names."""
@@ -179,5 +224,6 @@ class IndexFinder:
         return base
 
     def _pass_over(self, reason: str) -> None:
-        _log.warning("%s", reason)
-        self.passed_over.append(reason)
+        if reason not in self.passed_over:
+            _log.warning("%s", reason)
+            self.passed_over.append(reason)

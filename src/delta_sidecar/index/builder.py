@@ -1,6 +1,6 @@
 """Building an index: whole, or on top of an older one at a cost in proportion to what changed.
 
-All in plain Python, in bounded memory, but for the whole index of a large table, which is left to an engine (Spark).
+All in one process, in bounded memory, but for the whole index of a very large table, which is left to Spark.
 """
 
 from __future__ import annotations
@@ -11,19 +11,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from delta_sidecar.errors import CorruptIndexError, InputError, LogGapError
-from delta_sidecar.index import building
+import msgspec
+
+from delta_sidecar.errors import CorruptIndexError, CorruptLogError, InputError, LogGapError
 from delta_sidecar.index.building import Build, Progress
 from delta_sidecar.index.building import BuildOptions as BuildOptions
 from delta_sidecar.index.discovery import FoundManifest, commit_identity, find_base
 from delta_sidecar.index.entries import PartEntry
 from delta_sidecar.index.extend import TooMuchChanged, extended
+from delta_sidecar.index.garbage import collect_if_due
+from delta_sidecar.index.keys import PartOrder, same_values
 from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.live import expected_rows
-from delta_sidecar.index.manifest import Manifest
+from delta_sidecar.index.live import count_files
+from delta_sidecar.index.manifest import Manifest, layout_of
 from delta_sidecar.index.names import directory_for, manifest_name, new_build_id, single_id
 from delta_sidecar.index.publish import give_hint, leased, publish
-from delta_sidecar.index.whole import build_whole
+from delta_sidecar.index.whole import build_whole, take_older_base
 from delta_sidecar.log.schema import DataType, StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
@@ -50,6 +53,8 @@ class BuildReport:
     seconds: float
     built_on: int | None = None
     """The version of the index it was built on."""
+    reason: str = ""
+    """Why this engine built it, where there was a choice."""
     notes: tuple[str, ...] = ()
 
 
@@ -74,9 +79,11 @@ def build_index(
         if found is not None and _is_current(found, build):
             give_hint(store, build.directory, build.version)
             return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
-        parts, mode, engine, base = _parts(build, found, notes, whole)
-        published = publish(build.snapshot, build.directory, build.manifest(parts), replace=_replaces(found, build))
-    return _report(build, published, mode, engine, began, base, notes)
+        made = _parts(build, found, notes, whole)
+        manifest = build.manifest(made.parts)
+        published = publish(build.snapshot, build.directory, manifest, replace=_replaces(found, build))
+    collect_if_due(store, build.directory)
+    return _report(build, published, made.mode, made.engine, began, made.base, notes)
 
 
 def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Build:
@@ -132,29 +139,62 @@ def _replaces(found: FoundManifest | None, build: Build) -> bool:
 
 
 def _same_layout(manifest: Manifest, build: Build) -> bool:
-    sort, time_leaf = build.layout.sort, build.layout.time
-    return (manifest.sort.kind, tuple(manifest.sort.column)) == (sort.kind, sort.path) and tuple(
-        manifest.time_column
-    ) == (() if time_leaf is None else time_leaf.path)
+    """The same columns, and of types whose keys are written alike: parts of both stand in one manifest."""
+    try:
+        then, now = layout_of(manifest), build.layout
+        PartOrder.of(manifest.parts, then.sort)
+    except (CorruptIndexError, msgspec.DecodeError, ValueError, TypeError, KeyError):
+        return False
+    if (then.sort.kind, then.sort.path, then.buckets) != (now.sort.kind, now.sort.path, now.buckets):
+        return False
+    if then.time is None or now.time is None:
+        return then.time == now.time and same_values(then.sort.type, now.sort.type)
+    same = then.time.path == now.time.path and same_values(then.time.type, now.time.type)
+    return same and same_values(then.sort.type, now.sort.type)
 
 
-def _parts(
-    build: Build, found: FoundManifest | None, notes: list[str], whole: WholeBuild | None
-) -> tuple[list[PartEntry], Mode, str, int | None]:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The parts of an index, and how they were made."""
+
+    parts: list[PartEntry]
+    mode: Mode
+    engine: str
+    base: int | None = None
+
+
+def _parts(build: Build, found: FoundManifest | None, notes: list[str], whole: WholeBuild | None) -> _Made:
     if found is not None and _can_extend(found, build, notes):
         try:
-            return extended(build, found), "incremental", "python", found.manifest.version
+            return _Made(extended(build, found), "incremental", "process", found.manifest.version)
         except (CorruptIndexError, LogGapError, TooMuchChanged) as error:
             notes.append(f"built anew: {error}")
-    rows = expected_rows(build.snapshot)
-    if rows <= building.SMALL_TABLE:
-        return build_whole(build, notes), "full", "python", None
+    chosen, limit = build.options.engine, build.options.limits.process_files
+    count = _counted(build, limit, notes) if chosen == "auto" else None
+    if chosen == "process" or (count is not None and count <= limit):
+        parts = build_whole(build, notes)
+        files = sum(part.rows for part in parts)
+        why = "it was asked for" if count is None else f"Spark from {limit:,} on"
+        build.reason = f"{files:,} files: built in one process; {why}"
+        return _Made(parts, "full", "process")
+    why = "it was asked for" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
+    build.reason = f"built on Spark; {why}"
+    build.progress(build.reason)
     if whole is None:
         raise InputError(
-            f"the table has about {rows:,} files, too many to sort in one process; build its index on Spark "
-            "(pip install 'delta-sidecar[spark]', then `sidecar build`)"
+            f"the index is to be {build.reason}, and this call has no Spark; use `sidecar build` or "
+            "`delta_sidecar.pipeline.build.build_table`, or the engine `process`"
         )
-    return whole(build), "full", "spark", None
+    return _Made(whole(build), "full", "spark")
+
+
+def _counted(build: Build, limit: int, notes: list[str]) -> int:
+    """How many files there are to read, or, where these are no more than the limit, a number that is not, either."""
+    while True:
+        try:
+            return count_files(build.snapshot, limit)
+        except CorruptLogError as error:
+            take_older_base(build, error, notes)
 
 
 def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
@@ -164,7 +204,7 @@ def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
         notes.append("built anew: the table's protocol moved its index to another directory")
         return False
     if not _same_layout(found.manifest, build):
-        notes.append("built anew: the sort key or the time column changed")
+        notes.append("built anew: the sort key or the time column, its type or its buckets changed")
         return False
     return True
 
@@ -193,5 +233,6 @@ def _report(
         index_bytes=size,
         seconds=time.monotonic() - began,
         built_on=base,
+        reason=build.reason,
         notes=tuple(notes),
     )

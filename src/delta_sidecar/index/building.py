@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as distribution_version
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
+from delta_sidecar.errors import OptionError
 from delta_sidecar.index.discovery import commit_identity
 from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import in_order
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import FORMAT, Manifest, Sort, parts_json, totals
 from delta_sidecar.index.names import part_id
@@ -24,8 +27,6 @@ from delta_sidecar.storage.store import Store
 
 SINGLE_ROWS: Final = 20_000
 """A table of so many files has one part, in one file."""
-SMALL_TABLE: Final = 100_000
-"""Files that are sorted in the memory of one process; more are left to an engine."""
 SMALL_ROWS: Final = 20_000
 """A part of fewer rows is small."""
 SMALL_PARTS: Final = 8
@@ -34,6 +35,28 @@ TAIL_LIMIT: Final = 512 << 20
 """Bytes of commits that one process replays; more are left to an engine."""
 
 Progress: TypeAlias = Callable[[str], None]
+Engine: TypeAlias = Literal["auto", "process", "spark"]
+"""What builds a whole index: this process, Spark, or the one that the number of files suggests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a build in one process does, and holds in memory on the way."""
+
+    process_files: int = 5_000_000
+    """Files up to which `auto` builds in one process."""
+    threads: int = min(4, os.cpu_count() or 1)
+    """Threads beside the one that reads; each holds a batch, a run or a part."""
+    batch_rows: int = 5_000
+    """Files that are typed at a time."""
+    run_bytes: int = 32 << 20
+    """Memory of the rows that are sorted at once. Less of them needs no file; more runs cost more in the merge."""
+    block_bytes: int = 1 << 20
+    """Memory of a block: the merge holds one of each run, at most."""
+    merge_bytes: int = 16 << 20
+    """Memory of the rows that the merge sorts at a time, beside those that wait."""
+    part_bytes: int = 128 << 20
+    """Memory of the rows of a part, at most, unless it has one row group alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +71,15 @@ class BuildOptions:
     """Build anew even where an index could be built on."""
     part_rows: int = PART_GOAL
     """Rows a part should have."""
+    engine: Engine = "auto"
+    """What builds the index where it is built anew. On top of an older one it is always this process."""
+    temporary_directory: str | None = None
+    """Where sorted runs go for the time of a build in one process; the system's own if not given."""
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        if self.engine not in get_args(Engine):
+            raise OptionError(f"no engine {self.engine!r}; give one of {', '.join(get_args(Engine))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +105,8 @@ class Build:
     id: str
     options: BuildOptions = field(default_factory=BuildOptions)
     progress: Progress = lambda message: None
+    reason: str = ""
+    """Why this engine builds it, where there was a choice."""
 
     @property
     def store(self) -> Store:
@@ -88,10 +122,14 @@ class Build:
 
     def write(self, rows: pa.Table) -> PartEntry:
         """Sort rows and write them as a part."""
-        return self.placement.write(self.store, sorted_rows(rows, self.layout), self.layout)
+        return self.write_in_order(sorted_rows(rows, self.layout))
+
+    def write_in_order(self, rows: pa.Table) -> PartEntry:
+        """Write rows as a part that are in the order of the index."""
+        return self.placement.write(self.store, rows, self.layout)
 
     def manifest(self, parts: Sequence[PartEntry]) -> Manifest:
-        """The manifest of these parts, in the order of their keys."""
+        """The manifest of these parts, the newest first."""
         files, size, records = totals(parts)
         metadata = self.snapshot.metadata
         sort, time_leaf = self.layout.sort, self.layout.time
@@ -107,7 +145,7 @@ class Build:
             sort=Sort(sort.kind, list(sort.path), self.layout.granularity),
             files=files,
             bytes=size,
-            parts_json=parts_json(sorted(parts, key=key_order)),
+            parts_json=parts_json(in_order(parts, sort)),
             commit=commit_identity(self.snapshot),
             time_column=[] if time_leaf is None else list(time_leaf.path),
             records=records,
@@ -117,13 +155,6 @@ class Build:
 
 def schema_hash(schema: str | None) -> str:
     return hashlib.sha256((schema or "").encode()).hexdigest()
-
-
-def key_order(part: PartEntry) -> tuple[bool, tuple[bool, float | str], str]:
-    """Parts by their smallest key, those without one first."""
-    low = part.key[0]
-    order = (isinstance(low, str), low) if low is not None else (False, 0)
-    return low is not None, order, part.path[0] if part.path else part.id
 
 
 def part_slices(count: int, goal: int) -> Iterator[tuple[int, int]]:

@@ -141,11 +141,16 @@ def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: st
     """The manifest was built at this table's very commit file; or at one with the same bytes, or that is gone, and then
     at a version of this table's id. Where `known_id` is not given, the log is asked for it."""
     meta, commit = commit_meta(store, listing, manifest.version), manifest.commit
+    if meta is not None and commit is None:
+        raise CorruptIndexError(
+            f"{manifest_name(manifest.version)} was built without the commit file of its version, which is there; "
+            "build the index again"
+        )
     if meta is not None and commit is not None:
         if commit.is_of(meta):
             return
         # Commit files never change: with other bytes this is another history, even if the id is the same.
-        if commit.size != meta.size or (commit.crc32 is not None and commit.crc32 != _crc32(store, meta)):
+        if commit.size != meta.size or (commit.crc32 is not None and commit.crc32 != commit_crc32(store, meta)):
             raise CorruptIndexError(
                 f"{manifest_name(manifest.version)} was built at another commit file of that version; "
                 "build the index again"
@@ -158,7 +163,8 @@ def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: st
         )
 
 
-def _crc32(store: Store, meta: ObjectMeta) -> int:
+def commit_crc32(store: Store, meta: ObjectMeta) -> int:
+    """The CRC-32 of a commit file's bytes."""
     found = 0
     for chunk in store.get_stream(meta.path):
         found = zlib.crc32(chunk, found)
@@ -178,7 +184,7 @@ def commit_meta(store: Store, listing: Listing, version: int) -> ObjectMeta | No
 
 def commit_identity(snapshot: Snapshot) -> CommitIdentity | None:
     meta = commit_meta(snapshot.store, snapshot.listing, snapshot.version)
-    return None if meta is None else CommitIdentity.of(meta, _crc32(snapshot.store, meta))
+    return None if meta is None else CommitIdentity.of(meta, commit_crc32(snapshot.store, meta))
 
 
 def _table_id(store: Store, version: int) -> str | None:

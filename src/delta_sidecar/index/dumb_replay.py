@@ -33,7 +33,8 @@ Flags: TypeAlias = NDArray[np.uint8]
 
 BATCH_ROWS: Final = 20_000
 LOST, MORE, SILENT = 1, 2, 4
-"""Of a row: its text says more exactly what a column holds; says what no column is for; has no stats at all."""
+"""Of a row: its text says more exactly, or in another form, what a column holds; says what no column is for; has no
+stats at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def actions(snapshot: Snapshot) -> Iterator[Actions]:
                 yield Actions(0, maker.keys(rows.column("path"), rows.column("deletion_vector")).to_pylist(), rows)
         finally:
             base.close()
-    held = CommitBytes(snapshot.store)
+    held = CommitBytes(snapshot.store, budget=0)
     for commit in replace(snapshot.listing, compacted=()).segment(snapshot.version, snapshot.segment.base).commits:
         for batch in file_batches(held.blocks(commit.file), commit.file.path, SOURCE_COLUMNS.names, maker):
             yield Actions(2 * commit.last + 2, batch.remove_keys.to_pylist())
@@ -98,6 +99,7 @@ class RowReader:
         flags = np.zeros(adds.num_rows, np.uint8)
         for name, rows in said.lost.items():
             flags[[row for row in rows if name not in typed or not typed[name][row].is_valid]] |= LOST
+        flags[said.otherwise] |= LOST
         flags[said.more] |= MORE
         silent = ~valid(adds.column("stats"))
         for array in stats.values():

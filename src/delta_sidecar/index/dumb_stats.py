@@ -18,11 +18,13 @@ from delta_sidecar.index.layout import Leaf
 from delta_sidecar.log.schema import DecimalType, PrimitiveType
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import INTEGERS, decimals
+from delta_sidecar.values.stats_text import is_as_written
 from delta_sidecar.values.widening import Side, rounded_decimal
 
 Value: TypeAlias = tuple[Any, bool]
 """A value as Arrow stores it, None if unknown; and whether it is all that the text says."""
 _Parse: TypeAlias = Callable[[Any], Value]
+_ComesBack: TypeAlias = Callable[[Any, Any], bool]
 
 _UNKNOWN: Final[Value] = (None, False)
 _INFINITE: Final = {"Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": float("-inf")}
@@ -47,6 +49,8 @@ class DumbStats:
     """Rows whose value of a column is not all that the text says."""
     more: list[int]
     """Rows that say things no column is for."""
+    otherwise: list[int]
+    """Rows with a value that is held, and that the columns give back in another form."""
 
 
 @dataclass(slots=True)
@@ -54,10 +58,12 @@ class _Reading:
     values: defaultdict[str, dict[int, Any]] = field(default_factory=lambda: defaultdict(dict))
     lost: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     more: list[int] = field(default_factory=list)
+    otherwise: list[int] = field(default_factory=list)
 
 
 _Tree: TypeAlias = dict[str, Any]
-"""Keys of an object of stats, to trees below, or at a leaf to a column's name and how its values are parsed."""
+"""Keys of an object of stats, to trees below, or at a leaf to a column's name, how its values are parsed, and whether
+a value comes back as it is written."""
 
 
 class StatsReader:
@@ -66,7 +72,7 @@ class StatsReader:
     def __init__(self, leaves: Sequence[Leaf]) -> None:
         self._types = {column(kind, leaf.path): leaf for leaf in leaves for kind in ("min", "max")}
         self._tree: _Tree = {key: _tree(leaves, kind) for kind, key in KINDS.items()}
-        self._tree |= {"numRecords": (NUM_RECORDS, _count), "tightBounds": (TIGHT_BOUNDS, _boolean)}
+        self._tree |= {"numRecords": (NUM_RECORDS, _count, _always), "tightBounds": (TIGHT_BOUNDS, _boolean, _always)}
 
     def read(self, texts: Sequence[str | None]) -> DumbStats:
         found = _Reading()
@@ -74,7 +80,7 @@ class StatsReader:
             if text is not None:
                 self._row(text, row, found)
         built = {name: self._array(name, values, len(texts)) for name, values in found.values.items()}
-        return DumbStats(built, dict(found.lost), found.more)
+        return DumbStats(built, dict(found.lost), found.more, found.otherwise)
 
     def _row(self, text: str, row: int, found: _Reading) -> None:
         try:
@@ -101,7 +107,8 @@ def _tree(leaves: Sequence[Leaf], kind: str) -> _Tree:
         for name in leaf.path[:-1]:
             level = level.setdefault(name, {})
         if kind == "null_count" or leaf.bound is not None:
-            level[leaf.path[-1]] = (column(kind, leaf.path), _count if kind == "null_count" else _parser(leaf, kind))
+            ways = (_count, _always) if kind == "null_count" else (_parser(leaf, kind), _form(leaf))
+            level[leaf.path[-1]] = (column(kind, leaf.path), *ways)
     return root
 
 
@@ -111,10 +118,12 @@ def _walk(content: dict[str, Any], tree: _Tree, row: int, found: _Reading) -> No
             continue
         node = tree.get(key)
         if type(node) is tuple:
-            name, parse = node
+            name, parse, comes_back = node
             known, exact = parse(value)
             if known is not None:
                 found.values[name][row] = known
+                if not comes_back(value, known):
+                    found.otherwise.append(row)
             if not exact:
                 found.lost[name].append(row)
         elif type(node) is dict and type(value) is dict:
@@ -158,6 +167,28 @@ def _parser(leaf: Leaf, kind: str) -> _Parse:
         case PrimitiveType("timestamp" | "timestamp_ntz" as name):
             return lambda value: _moment(value, name == "timestamp")
     return _text
+
+
+def _form(leaf: Leaf) -> _ComesBack:
+    """Whether a value of a column is given back in the form that it was written in."""
+    match leaf.type:
+        case PrimitiveType("float"):
+            return lambda value, known: float(str(np.float32(known))) == known and _is_same_number(value, known)
+        case PrimitiveType("double"):
+            return _is_same_number
+        case PrimitiveType("date" | "timestamp" | "timestamp_ntz"):
+            return lambda value, known: is_as_written(value, known, leaf.bound)
+        case DecimalType():
+            return lambda value, known: type(value) is not str
+    return _always
+
+
+def _is_same_number(value: Any, known: float) -> bool:
+    return bool(value == known) if type(value) is int else True
+
+
+def _always(value: Any, known: Any) -> bool:
+    return True
 
 
 def _integer(value: Any, bits: int) -> Value:

@@ -34,7 +34,7 @@ class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One part: some rows of the index, sorted by key, time and path."""
+    """One part: some rows of the index, sorted by key, time and path, descending."""
 
     id: str
     rows: int
@@ -49,7 +49,7 @@ class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     key: tuple[KeyValue, KeyValue] = (None, None)
     """The smallest and the greatest known key."""
     key_unknown: int = 0
-    """Rows whose key is null or unknown; they are sorted first."""
+    """Rows whose key is null or unknown; they are sorted last."""
     time: tuple[KeyValue, KeyValue] = (None, None)
     """The smallest minimum and the greatest maximum of the time column, as in the log."""
     time_unknown: int = 0
@@ -59,6 +59,9 @@ class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     have two spellings."""
     vectors: int = 0
     """Rows with a deletion vector."""
+    off_bucket: int = 0
+    """Rows whose own time bounds contradict their time bucket (see `values.time_buckets`): no range of time may be
+    derived from the bucket for this part."""
 
     @property
     def core_name(self) -> str:
@@ -133,6 +136,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
     path_min: list[str | None]
     path_max: list[str | None]
     vectors: list[int]
+    off_bucket: list[int]
 
     @classmethod
     def of(cls, entries: Iterable[PartEntry]) -> Self:
@@ -158,6 +162,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
             path_min=[low for low, _ in paths],
             path_max=[high for _, high in paths],
             vectors=[p.vectors for p in parts],
+            off_bucket=[p.off_bucket for p in parts],
         )
 
     def check(self, where: str) -> None:
@@ -192,6 +197,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
             time_unknown=self.time_unknown[index],
             path=None if low is None or high is None else (low, high),
             vectors=self.vectors[index],
+            off_bucket=self.off_bucket[index],
         )
 
     def __iter__(self) -> Iterator[PartEntry]:

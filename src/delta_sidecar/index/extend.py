@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.index import building
-from delta_sidecar.index.building import Build, PartSink, key_order
+from delta_sidecar.index.building import Build, PartSink
 from delta_sidecar.index.discovery import FoundManifest
 from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import in_order
 from delta_sidecar.index.live import Tail, hidden_by, tail_after
 from delta_sidecar.index.part_reader import read_keys
 from delta_sidecar.index.parts import completed, read_part
@@ -94,6 +95,6 @@ def _compacted(build: Build, parts: list[PartEntry]) -> list[PartEntry]:
         return parts
     build.progress(f"merging {len(small)} small parts")
     sink = PartSink(build)
-    for part in sorted(small, key=key_order):
+    for part in in_order(small, build.layout.sort):
         sink.add(_rows_of(build, build.directory, part))
     return [part for part in parts if part not in small] + sink.close()

@@ -8,6 +8,7 @@ remembers since when. Files that are not ours are never touched.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,8 @@ from delta_sidecar.index.names import (
 )
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import ObjectMeta, Store
+
+_log = logging.getLogger(__name__)
 
 RETAIN: Final = 2
 RETENTION: Final = timedelta(days=7)
@@ -75,7 +78,7 @@ def collect_garbage(
     snapshot = load_snapshot(store)
     usable, _ = find_base(snapshot)
     newest = None if usable is None else (usable.directory, usable.manifest.version)
-    ages = _Ages(int(time.time() * 1000), _ms(retention), _ms(grace), _ms(lease_limit))
+    ages = _Ages(_now(), _ms(retention), _ms(grace), _ms(lease_limit))
     collectors = [_Collector(snapshot, directory, ages, newest) for directory in DIRECTORIES]
     retained = _newest(collectors, max(retain, 1))
     for collector in collectors:
@@ -83,6 +86,53 @@ def collect_garbage(
     gone = [meta for collector in collectors for meta in collector.deleted]
     notes = tuple(note for collector in collectors for note in collector.notes)
     return GarbageReport(tuple(meta.path for meta in gone), sum(meta.size for meta in gone), notes, dry_run)
+
+
+def collect_if_due(
+    store: Store,
+    directory: str,
+    retention: timedelta = RETENTION,
+    grace: timedelta = GRACE,
+    lease_limit: timedelta = LEASE_LIMIT,
+) -> GarbageReport | None:
+    """Collect garbage after a build, where there is some; None if there is none, or it could not be collected.
+
+    A LIST of the index tells, so that most builds pay for nothing else. A manifest counts only when it is `grace`
+    beyond its time: whoever builds every minute collects once a day. What goes wrong is logged: the index is built.
+    """
+    try:
+        if not _is_due(store, directory, _Ages(_now(), _ms(retention) + _ms(grace), _ms(grace), _ms(lease_limit))):
+            return None
+        return collect_garbage(store, RETAIN, retention, grace, lease_limit=lease_limit)
+    except Exception as error:
+        _log.warning("what old indexes of %s left was not collected: %s", store.root_uri, error)
+        return None
+
+
+def _is_due(store: Store, directory: str, ages: _Ages) -> bool:
+    objects = _by_name(listed(store, directory))
+    versions = {name: version for name in objects if (version := manifest_version(name)) is not None}
+    oldest_first = sorted(versions, key=lambda name: versions[name])
+    left = (name for name in objects if build_of_lease(name) is not None or _DRAFT.fullmatch(name) is not None)
+    if any(ages.older(objects[name], ages.retention) for name in oldest_first[:-RETAIN]):
+        return True
+    if any(ages.older(objects[name], max(ages.lease, ages.grace)) for name in left):
+        return True
+    memory = objects.get(MEMORY)
+    if memory is None or not ages.older(memory, ages.grace):
+        return False
+    return not objects.keys().isdisjoint(_read_memory(store, directory).parts)
+
+
+def _read_memory(store: Store, directory: str) -> _Memory:
+    try:
+        return msgspec.json.decode(bytes(store.get(f"{directory}/{MEMORY}")), type=_Memory)
+    except (ObjectNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return _Memory()
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
 
 
 def _ms(duration: timedelta) -> int:
@@ -146,7 +196,7 @@ class _Collector:
     def collect(self, newest: set[int], dry_run: bool) -> None:
         dead = [meta for name, meta in self.objects.items() if self._is_dead_lease(name, meta)]
         kept = newest | {v for v, meta in self.manifests.items() if not self.ages.older(meta, self._manifest_age)}
-        memory = self._memory()
+        memory = _read_memory(self.store, self.directory)
         orphans: list[ObjectMeta] = []
         old: list[ObjectMeta] = []
         if not self._at_work():
@@ -206,12 +256,6 @@ class _Collector:
         version = single_version(name)
         reached = -1 if self.newest is None else self.newest[1]
         return version is not None and reached < version <= self.snapshot.version
-
-    def _memory(self) -> _Memory:
-        try:
-            return msgspec.json.decode(bytes(self.store.get(f"{self.directory}/{MEMORY}")), type=_Memory)
-        except (ObjectNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
-            return _Memory()
 
     def _remember(self, kept: set[int], memory: _Memory, dry_run: bool) -> None:
         """Write down which parts lose their last manifest, before it goes."""

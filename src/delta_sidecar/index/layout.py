@@ -22,6 +22,7 @@ from delta_sidecar.log.schema import (
 )
 from delta_sidecar.values.bucket import Granularity, bucket_columns
 from delta_sidecar.values.comparison import comparison_type
+from delta_sidecar.values.time_buckets import TimeBucket, time_buckets
 
 Path: TypeAlias = tuple[str, ...]
 """Physical names from the top of the schema down to a leaf."""
@@ -42,7 +43,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """What rows are sorted by, before their path. Rows whose key is null or unknown come first."""
+    """What rows are sorted by, before their path. The greatest come first, rows whose key is null or unknown last."""
 
     kind: SortKind
     path: Path = ()
@@ -61,6 +62,8 @@ class Layout:
     sort: SortKey
     granularity: Granularity | None = None
     """Of the time bucket, where the sort key is one of ours."""
+    buckets: tuple[TimeBucket, ...] = ()
+    """Partition columns generated from a time column: files are held against them."""
 
     @classmethod
     def of(
@@ -71,21 +74,27 @@ class Layout:
         time_column: str | None = None,
     ) -> Layout:
         """The layout of a table; columns by their logical names, chosen by what the schema tells where not given."""
-        partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type))
+        partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type) and _is_nameable(f))
         leaves = tuple(_leaves([f for f in schema if f.name not in partition_columns], ()))
         bucket = next((found for found in bucket_columns(schema) if found.field in partition), None)
         time = _time_leaf(schema, leaves, time_column, bucket.time.name if bucket else None)
         sort = _sort_key(schema, leaves, partition, sort_column, bucket.field if bucket else None, time)
         ours = bucket is not None and sort.path == (bucket.field.physical_name,)
-        return cls(leaves, partition, time, sort, bucket.granularity if bucket and ours else None)
+        granularity = bucket.granularity if bucket and ours else None
+        return cls(leaves, partition, time, sort, granularity, time_buckets(schema, partition_columns))
 
 
 def _is_typed(data_type: DataType) -> bool:
     return comparison_type(data_type) is not None
 
 
+def _is_nameable(field: StructField) -> bool:
+    """Whether a field can be a column of an index: NUL separates the names of flat columns, and ends those of Arrow."""
+    return "\0" not in field.physical_name
+
+
 def _leaves(fields: Sequence[StructField], above: Path) -> Iterator[Leaf]:
-    for field in fields:
+    for field in filter(_is_nameable, fields):
         path = (*above, field.physical_name)
         if isinstance(field.type, StructType):
             yield from _leaves(field.type.fields, path)

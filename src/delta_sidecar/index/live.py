@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from delta_sidecar.errors import LogGapError
 from delta_sidecar.index.rows import SOURCE_COLUMNS
-from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches
+from delta_sidecar.log.commits import CommitBatch, file_batches
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.replay import Replay
@@ -29,7 +30,8 @@ class Tail:
     commits: tuple[CommitRange, ...]
     replay: Replay = field(init=False)
     keys: list[bytes] = field(default_factory=list)
-    """Every key the commits speak of."""
+    """Every key the commits speak of, where they are noted."""
+    notes_keys: bool = True
 
     def __post_init__(self) -> None:
         self.replay = Replay(self._maker)
@@ -43,14 +45,14 @@ class Tail:
         """Bytes of the commits."""
         return sum(commit.file.size for commit in self.commits)
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
-        """The live adds of the commits, newest first."""
-        held = CommitBytes(self.snapshot.store)
+    def rows(self, names: Sequence[str] = SOURCE_COLUMNS.names) -> Iterator[pa.RecordBatch]:
+        """The live adds of the commits, newest first, with the named columns."""
+        held = self.snapshot.commits
         maker = self._maker
         for commit in newest_first(self.commits, held, self.snapshot.parallelism):
-            blocks = held.blocks(commit.file)
-            batches = file_batches(blocks, commit.file.path, SOURCE_COLUMNS.names, maker)
-            yield from self.replay.commit(self._noted(batches))
+            blocks = held.blocks(commit.file, keep=False)
+            batches = file_batches(blocks, commit.file.path, names, maker)
+            yield from self.replay.commit(self._noted(batches) if self.notes_keys else batches)
             held.discard(commit.file)
         self.replay.seal()
 
@@ -78,7 +80,7 @@ def tail_after(snapshot: Snapshot, version: int) -> Tail:
 
 def live_rows(snapshot: Snapshot, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """All live files of the snapshot, as builders read them."""
-    tail = tail_of(snapshot)
+    tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
     yield from tail.rows()
     base = snapshot.open_base()
     if base is not None:
@@ -88,18 +90,33 @@ def live_rows(snapshot: Snapshot, batch_rows: int = BATCH_ROWS) -> Iterator[pa.R
             base.close()
 
 
-def expected_rows(snapshot: Snapshot) -> int:
-    """About how many files a snapshot has, at most: what the footers of its base say, and a guess of its tail."""
-    base = snapshot.open_base()
-    rows = 0
-    if base is not None:
-        rows = sum(file.metadata.num_rows for file in base.parquet) + len(base.inline)
-        base.close()
-    return rows + sum(commit.file.size for commit in snapshot.segment.commits) // _ADD_BYTES
+def count_files(snapshot: Snapshot, limit: int) -> int:
+    """How many files a builder has to read: those of the checkpoint, by its footers, and the live ones of the tail.
+
+    The tail is replayed only where it decides whether there are more than `limit`; elsewhere the number is one that
+    they do not exceed, or that of the checkpoint alone.
+    """
+    base = base_files(snapshot)
+    tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
+    most = base + tail.size // _SHORTEST_ADD
+    if base > limit or most <= limit:
+        return base if base > limit else most
+    return base + sum(int(batch.num_rows) for batch in tail.rows(("path",)))
 
 
-_ADD_BYTES = 250
-"""Of a short `add` in a commit."""
+def base_files(snapshot: Snapshot) -> int:
+    """How many files the checkpoint has, hidden ones too."""
+    opened = snapshot.open_base()
+    if opened is None:
+        return 0
+    try:
+        return opened.count()
+    finally:
+        opened.close()
+
+
+_SHORTEST_ADD: Final = 50
+"""No `add` has fewer bytes: path, size and time must be there."""
 
 
 def hidden_by(tail: Tail, rows: pa.RecordBatch) -> NDArray[np.bool_] | None:

@@ -81,7 +81,7 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, di
 
     @cached_property
     def parts(self) -> PartList:
-        """In the order of their keys."""
+        """The greatest keys first."""
         try:
             found = _parts.decode(self.parts_json)
         except msgspec.DecodeError as error:

@@ -11,6 +11,7 @@ from delta_sidecar import arrays
 from delta_sidecar.index.layout import Leaf
 from delta_sidecar.log.schema import PrimitiveType
 from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS
+from delta_sidecar.values.stats_text import shortest
 from delta_sidecar.values.widening import Side, converted
 
 SIDES: Final = {"min": Side.MINIMUM, "max": Side.MAXIMUM}
@@ -28,6 +29,8 @@ def native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
         return None
     if leaf.type in (PrimitiveType("boolean"), PrimitiveType("binary")):
         return None
+    if pa.types.is_float32(array.type) and leaf.type == PrimitiveType("double"):
+        return _without_nan(shortest(array))
     return native(converted(array, leaf.type, SIDES[kind]), leaf)
 
 

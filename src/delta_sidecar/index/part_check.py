@@ -17,7 +17,7 @@ from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest
 from delta_sidecar.index.parts import MANIFEST_KEY
-from delta_sidecar.index.rows import PARTITION
+from delta_sidecar.index.rows import PARTITION, off_bucket
 from delta_sidecar.index.seals import chunk_checksums, computed_checksums, footer_crc32, footer_length
 from delta_sidecar.log.paths import all_plain
 from delta_sidecar.storage.store import Buffer
@@ -73,8 +73,8 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: Layout) -> Iterator[str
     """What the manifest says of the rows, and their order."""
     paths = _bytes(rows)
     keys = _ranks(_key_column(rows, layout))
-    if any(left > right for left, right in pairwise(zip(keys, _seconds(rows, layout), paths))):
-        yield f"part {part.id} is not sorted by key, time and path"
+    if any(left < right for left, right in pairwise(zip(keys, _seconds(rows, layout), paths))):
+        yield f"part {part.id} is not sorted by key, time and path, descending"
     for name, said, found in _facts(rows, part, layout, keys, paths):
         if said != found:
             yield f"part {part.id}: the manifest says {name} {said}, its rows {found}"
@@ -96,6 +96,7 @@ def _facts(
     yield "vectors", part.vectors, rows.num_rows - rows.column("deletion_vector").null_count
     yield "bytes", part.bytes, sum(size or 0 for size in rows.column("size").to_pylist())
     yield "records", part.records, _records(rows)
+    yield "off_bucket", part.off_bucket, int(off_bucket(rows, layout).sum())
 
 
 def _records(rows: pa.Table) -> int | None:
@@ -118,7 +119,7 @@ def _key_column(rows: pa.Table, layout: Layout) -> pa.Array:
 
 
 def _ranks(keys: pa.Array) -> list[tuple[int, Any]]:
-    """Keys that compare: unknown ones, which NaN is one of, first."""
+    """Keys that compare: unknown ones, which NaN is one of, below all others."""
     return [
         (0, 0) if key is None or (isinstance(key, float) and math.isnan(key)) else (1, key)
         for key in comparable(keys).to_pylist()

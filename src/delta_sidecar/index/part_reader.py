@@ -13,11 +13,12 @@ from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, descendant, whole
 from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import in_key_type, key_array, key_type
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.part_file import PartFile
 from delta_sidecar.index.partition_map import partition_map
 from delta_sidecar.index.parts import MAPS, guarded, leaf_arrays, nested, read_checked
-from delta_sidecar.index.rows import PARTITION
+from delta_sidecar.index.rows import PARTITION, without_nan
 from delta_sidecar.log.file_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
 from delta_sidecar.storage.store import Store
 
@@ -96,6 +97,26 @@ class PartRows:
             raise CorruptIndexError(f"{self._part.core_name} has rows without a path; build the index again")
         return core
 
+    def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
+        """The sort keys of the rows of a row group, as `index.keys` compares them; null where they are unknown. `stats`
+        is the stats file where the key stands there (see `key_in_stats`)."""
+        sort = self._layout.sort
+        if stats is not None:
+            rows = stats.read(range(stats.metadata.num_row_groups), stats.positions([("min", *sort.path)]))
+            rows = rows.slice(self._offsets[group], self.group_rows[group])
+            name = self._part.stats_name
+        else:
+            rows = self._core.read([group], self._core.positions([key_path(self._layout)]))
+            name = self._part.core_name
+        with guarded(name):
+            path = key_path(self._layout)
+            found = whole(rows.column(path[0])) if path[0] in rows.column_names else None
+            leaf = found if found is None or len(path) == 1 else descendant(found, path[1:])
+            kind = key_type(sort)
+            if leaf is None:
+                return key_array([None] * self.group_rows[group], kind)
+            return in_key_type(without_nan(leaf), kind)
+
     def keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
         """Path and deletion vector of rows of the core."""
         vectors = core.column("dv") if "dv" in core.schema.names else None
@@ -125,6 +146,21 @@ class PartRows:
             names.append(STATS_PARSED)
             columns.append(parsed_stats(found, self._layout, count))
         return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def key_path(layout: Layout) -> Path:
+    """Where the sort key stands in the files of a part."""
+    sort, time = layout.sort, layout.time
+    if sort.kind == "modification_time":
+        return ("modification_time",)
+    if sort.kind == "partition":
+        return (PARTITION, *sort.path)
+    return ("time_min",) if time is not None and time.path == sort.path else ("min", *sort.path)
+
+
+def key_in_stats(part: PartEntry, layout: Layout) -> bool:
+    """Whether the sort key stands in a stats file of its own."""
+    return part.stats is not None and key_path(layout)[0] == "min"
 
 
 def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BO
 from delta_sidecar.index.entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.layout import Layout, Path
 from delta_sidecar.index.partition_map import is_told_by, partition_map
-from delta_sidecar.index.rows import PARTITION, sort_key
+from delta_sidecar.index.rows import PARTITION, off_bucket, sort_key
 from delta_sidecar.index.seals import footer_crc32, footer_length, sealed, with_chunk_checksums
 from delta_sidecar.log.files import FILE_SCHEMA
 from delta_sidecar.log.paths import all_plain
@@ -302,6 +302,7 @@ def _described(part: str, rows: pa.Table, layout: Layout) -> PartEntry:
         time_unknown=int(np.count_nonzero(unknown)),
         path=_path_ends(whole(rows.column("path"))),
         vectors=rows.num_rows - vectors.null_count,
+        off_bucket=int(np.count_nonzero(off_bucket(rows, layout))),
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.columns import column, path_of, whole
@@ -19,7 +21,9 @@ from delta_sidecar.index.native import native_typed
 from delta_sidecar.index.typing import one_minimum, typed_stats
 from delta_sidecar.log.file_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.files import FILE_SCHEMA
+from delta_sidecar.values.comparison import comparable
 from delta_sidecar.values.partition_values import partition_column
+from delta_sidecar.values.time_buckets import contradicted
 
 ADD_COLUMNS: Final = tuple(name for name in FILE_SCHEMA.names if name not in ("num_records", "stats"))
 """Columns of an `add` that the index holds as they are."""
@@ -47,7 +51,7 @@ def file_key(files: pa.RecordBatch, layout: Layout) -> pa.Array:
         return files.column("modification_time")
     if sort.kind == "partition":
         field = next(f for f in layout.partition if (f.physical_name,) == sort.path)
-        return _ordered(partition_column(files.column("partition_values"), field).values)
+        return without_nan(partition_column(files.column("partition_values"), field).values)
     leaf = next(leaf for leaf in layout.leaves if leaf.path == sort.path)
     parsed = files.column(STATS_PARSED) if STATS_PARSED in files.schema.names else None
     return one_minimum(files.column("stats"), parsed, leaf)
@@ -63,10 +67,10 @@ def sort_key(rows: pa.Table, sort: SortKey) -> pa.Array:
     if sort.kind == "modification_time":
         return _array(rows, "modification_time", pa.int64())
     kind = PARTITION if sort.kind == "partition" else "min"
-    return _ordered(_array(rows, column(kind, sort.path), pa.int64()))
+    return without_nan(_array(rows, column(kind, sort.path), pa.int64()))
 
 
-def _ordered(key: pa.Array) -> pa.Array:
+def without_nan(key: pa.Array) -> pa.Array:
     """NaN has no place between two bounds: as a key it is unknown."""
     return pc.if_else(pc.is_nan(key), pa.nulls(1, key.type)[0], key) if pa.types.is_floating(key.type) else key
 
@@ -79,11 +83,12 @@ def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
 
 def sorted_rows(rows: pa.Table, layout: Layout) -> pa.Table:
     """Rows in the order of the index."""
-    return rows.take(order_of(order_columns(rows, layout)))
+    # Without rows every column is null throughout, and there is nothing to sort by.
+    return rows.take(order_of(order_columns(rows, layout))) if rows.num_rows else rows
 
 
 def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
-    """What rows are ordered by: the key, within it the time column's minimum, then the path.
+    """What rows are ordered by, descending: the key, within it the time column's minimum, then the path.
 
     Files of one bucket that were written one after the other have neighbouring times, ids and counters: in the order
     of time these pack into half the bytes they take in that of random names, and row groups have narrow time ranges.
@@ -94,16 +99,36 @@ def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
     return [*columns, whole(rows.column("path"))]
 
 
+def order_key(rows: pa.Table, layout: Layout) -> pa.Table:
+    """The columns that `order_columns` looks at: rows without the others have the same order."""
+    sort, time = layout.sort.path, () if layout.time is None else layout.time.path
+    names = {"modification_time", column(PARTITION, sort), column("min", sort), column("min", time), "path"}
+    return rows.select([name for name in rows.column_names if name in names])
+
+
 def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:
-    """The order of rows by these columns, ascending, nulls first, texts by their bytes."""
-    table: dict[str, pa.Array] = {}
-    for number, array in enumerate(columns):
-        if array.null_count == len(array):
+    """The order of an index: by these columns, descending, nulls last, texts by their bytes. So the files that come
+    first are the newest, and those without a key come after all others."""
+    table = {str(number): array for number, array in enumerate(columns) if array.null_count < len(array)}
+    if not table:
+        return pa.array(range(len(columns[0])), pa.uint64())
+    by = [(name, "descending") for name in table]
+    return pc.sort_indices(pa.table(table), sort_keys=by)
+
+
+def off_bucket(rows: pa.Table, layout: Layout) -> NDArray[np.bool_]:
+    """The rows whose own time bounds contradict a time bucket of theirs."""
+    found = np.zeros(rows.num_rows, np.bool_)
+    typed = {field.physical_name for field in layout.partition}
+    leaves = {leaf.path: leaf for leaf in layout.leaves}
+    for bucket in layout.buckets:
+        if bucket.time not in leaves or not typed.issuperset(bucket.columns):
             continue
-        if array.null_count:
-            table[f"known {number}"] = array.is_valid().cast(pa.int8())
-        table[str(number)] = array
-    return pc.sort_indices(pa.table(table), sort_keys=[(name, "ascending") for name in table])
+        values = [comparable(_array(rows, column(PARTITION, (name,)), pa.string())) for name in bucket.columns]
+        low, high = (_array(rows, column(kind, bucket.time), pa.timestamp("us")) for kind in ("min", "max"))
+        nulls = _array(rows, column("null_count", bucket.time), pa.int64())
+        found |= contradicted(bucket, values, comparable(low), comparable(high), nulls)
+    return found
 
 
 def conformed(rows: pa.Table, layout: Layout) -> pa.Table:

@@ -31,7 +31,8 @@ def read_single(store: Store, directory: str, version: int) -> Manifest | None:
         raise CorruptIndexError(f"{path} does not describe itself ({error}); build the index again") from None
     if (manifest.format, manifest.version, manifest.files) != (FORMAT, version, footer.num_rows):
         raise CorruptIndexError(f"{path} is not the index of version {version}; build the index again")
-    # What its entry would tell of keys and times is left unknown: its rows are few.
+    # What its entry would tell of keys, times and buckets is left unknown: its rows are few.
     rows = footer.num_rows
-    entry = PartEntry(single_id(version), rows, 0, file_entry(data), key_unknown=rows, time_unknown=rows, vectors=rows)
+    unknown = dict.fromkeys(("key_unknown", "time_unknown", "vectors", "off_bucket"), rows)
+    entry = PartEntry(single_id(version), rows, 0, file_entry(data), **unknown)
     return with_parts(manifest, [entry])

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
+from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.columns import (
@@ -32,15 +33,17 @@ from delta_sidecar.index.columns import (
 from delta_sidecar.index.layout import Leaf, Path
 from delta_sidecar.index.native import SIDES, native, non_negative
 from delta_sidecar.log.schema import PrimitiveType
-from delta_sidecar.values import temporal
-from delta_sidecar.values.comparison import valid
+from delta_sidecar.values.comparison import float64s, valid
 from delta_sidecar.values.stats_json import LeafDecoder, to_bounds, wire_type
+from delta_sidecar.values.stats_text import EXACT_INTEGERS, are_as_written, date_texts, moment_texts, shortest
 from delta_sidecar.values.widening import Side
 
 _CHUNK: Final = 10_000
 _ALONE: Final = 16
 """Rows of a refused chunk that are not halved any more."""
 _MANY_LEAVES: Final = 256
+_LONG_INTEGER: Final = r"[:,\s]-?\d{16,}\s*[,}]"
+_EXACT_INTEGERS: Final = float64s([EXACT_INTEGERS])[0]
 
 
 def from_texts(stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
@@ -128,7 +131,9 @@ def nested_type(leaves: dict[Path, pa.DataType]) -> pa.DataType:
 
 def _wire(leaf: Leaf) -> pa.DataType:
     assert leaf.bound is not None
-    return pa.string() if pa.types.is_temporal(leaf.bound) else leaf.bound
+    if pa.types.is_temporal(leaf.bound):
+        return pa.string()
+    return pa.float64() if pa.types.is_float32(leaf.bound) else leaf.bound
 
 
 def _observed(texts: pa.StringArray, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
@@ -172,7 +177,7 @@ def _natives(found: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -
             columns[column(kind, leaf.path)] = native_array
             kept |= inexact
     columns |= _tops(found)
-    kept |= _lost_count(found, columns)
+    kept |= _lost_count(found, columns) | _otherwise_written(stats, columns)
     if kept.any():
         columns[STATS_JSON] = pc.if_else(arrays.booleans(kept), stats, arrays.strings([None])[0])
     return stats_table(columns, len(stats))
@@ -197,6 +202,8 @@ def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flag
     assert leaf.bound is not None
     if pa.types.is_temporal(leaf.bound):
         return _temporal(array, leaf)
+    if pa.types.is_float32(leaf.bound):
+        return _singles(array)
     return _finite(array) if pa.types.is_floating(leaf.bound) else (array, np.zeros(len(array), np.bool_))
 
 
@@ -209,23 +216,44 @@ def _finite(numbers: pa.Array) -> tuple[pa.Array, Flags]:
     return held, valid(numbers) & ~valid(held)
 
 
+def _singles(doubles: pa.DoubleArray) -> tuple[pa.FloatArray, Flags]:
+    """Numbers rounded to floats, and where the shortest text of the float is another number than the log's."""
+    held, _ = _finite(pc.cast(doubles, pa.float32(), safe=False))
+    same = pc.fill_null(pc.equal(shortest(held), doubles), False)
+    return held, valid(doubles) & ~arrays.to_numpy_bool(same)
+
+
+def _otherwise_written(stats: pa.StringArray, columns: dict[str, pa.Array]) -> Flags:
+    """Rows with numbers that the columns hold and give back in another form: whole ones beyond what a double tells
+    apart, decimals as texts."""
+    wide = np.zeros(len(stats), np.bool_)
+    quoted = np.zeros(len(stats), np.int64)
+    has_decimals = False
+    for array in columns.values():
+        has_decimals |= pa.types.is_decimal(array.type)
+        if pa.types.is_float64(array.type):
+            wide |= arrays.to_numpy_bool(pc.fill_null(pc.greater_equal(pc.abs(array), _EXACT_INTEGERS), False))
+        elif pa.types.is_string(array.type) or pa.types.is_temporal(array.type):
+            quoted += valid(array)
+    if wide.any():
+        wide &= arrays.to_numpy_bool(pc.fill_null(pc.match_substring_regex(stats, _LONG_INTEGER), False))
+    return wide | (counts_of(stats, '":"') > quoted) if has_decimals else wide
+
+
+def counts_of(stats: pa.StringArray, pattern: str) -> NDArray[np.int64]:
+    """How often a pattern is in each text; 0 where there is none."""
+    found = pc.fill_null(pc.count_substring_regex(stats, pattern), 0)
+    return np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + len(found)].astype(np.int64)
+
+
 def _temporal(texts: pa.StringArray, leaf: Leaf) -> tuple[pa.Array, Flags]:
     assert leaf.bound is not None
     try:
-        return pc.cast(texts, leaf.bound), np.zeros(len(texts), np.bool_)
+        return pc.cast(texts, leaf.bound), valid(texts) & ~are_as_written(texts, leaf.bound)
     except pa.ArrowInvalid:
-        values = texts.to_pylist()
-        found = native(to_bounds(values, leaf.type, Side.MINIMUM), leaf)
-        return found, np.fromiter((_is_inexact(v, leaf) for v in values), np.bool_, len(values)) | (
-            valid(texts) & ~valid(found)
-        )
-
-
-def _is_inexact(text: str | None, leaf: Leaf) -> bool:
-    if text is None or leaf.type == PrimitiveType("date"):
-        return False
-    moment = temporal.parse_moment(text)
-    return moment is None or not moment.exact
+        found = native(to_bounds(texts.to_pylist(), leaf.type, Side.MINIMUM), leaf)
+        made = date_texts(found) if pa.types.is_date(leaf.bound) else moment_texts(found)
+        return found, valid(texts) & ~arrays.to_numpy_bool(pc.fill_null(pc.equal(made, texts), False))
 
 
 def _says_more(found: pa.Table, schema: pa.Schema) -> Flags:

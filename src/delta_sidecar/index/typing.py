@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.columns import (
     KINDS,
     NUM_RECORDS,
+    STATS_JSON,
     TIGHT_BOUNDS,
     Flags,
     child,
@@ -22,9 +24,10 @@ from delta_sidecar.index.columns import (
 )
 from delta_sidecar.index.layout import Leaf
 from delta_sidecar.index.native import native_typed, non_negative
-from delta_sidecar.index.stats_texts import from_texts, minimum_of_texts
+from delta_sidecar.index.stats_texts import counts_of, from_texts, minimum_of_texts
 from delta_sidecar.log.file_rows import STATS_PARSED
-from delta_sidecar.values.comparison import valid
+from delta_sidecar.values.comparison import float64s, valid
+from delta_sidecar.values.stats_text import DATE, EXACT_INTEGERS, LOCAL, ZONED, stats_text
 
 
 def typed_stats(stats: pa.StringArray, parsed: pa.StructArray | None, leaves: tuple[Leaf, ...]) -> pa.Table:
@@ -32,7 +35,9 @@ def typed_stats(stats: pa.StringArray, parsed: pa.StructArray | None, leaves: tu
     if parsed is None or parsed.null_count == len(parsed):
         return from_texts(stats, leaves)
     typed, unsure = typed_from_parsed(parsed, stats, leaves)
-    return _merged(typed, from_texts(stats.filter(arrays.booleans(unsure)), leaves), unsure) if unsure.any() else typed
+    if unsure.any():
+        typed = _merged(typed, from_texts(stats.filter(arrays.booleans(unsure)), leaves), unsure)
+    return _with_texts_of_lost(typed, stats, parsed)
 
 
 def typed_from_parsed(parsed: pa.StructArray, stats: pa.StringArray, leaves: Sequence[Leaf]) -> tuple[pa.Table, Flags]:
@@ -79,17 +84,69 @@ def _from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
-    """Rows whose text says something that the typed stats do not: it has not as many leaves as they have.
+    """Rows whose text says something that the typed stats do not give back: it has not as many leaves as they have, or
+    times in another form, or numbers whose form must be looked at.
 
     A count that is off for another reason (a text with `":` in a value, a key that is null) only costs a look.
     """
-    told = np.zeros(len(stats), np.int64)
+    if stats.null_count == len(stats):
+        return np.zeros(len(stats), np.bool_)
+    told, zoned, local, days, quoted = (np.zeros(len(stats), np.int64) for _ in range(5))
+    unsure = np.zeros(len(stats), np.bool_)
+    has_decimals = False
     for name in typed.column_names:
-        told += valid(whole(typed.column(name)))
-    said = pc.subtract(pc.count_substring(stats, '":'), pc.count_substring(stats, '":{'))
-    counts = np.frombuffer(said.buffers()[1], np.int32)[said.offset : said.offset + len(said)]
-    unsure: Flags = (counts != told) & valid(stats)
-    return unsure
+        array = whole(typed.column(name))
+        known = valid(array)
+        told += known
+        has_decimals |= pa.types.is_decimal(array.type)
+        if pa.types.is_string(array.type) or pa.types.is_temporal(array.type):
+            quoted += known
+        if pa.types.is_timestamp(array.type):
+            (local if array.type.tz is None else zoned)[known] += 1
+        elif pa.types.is_date(array.type):
+            days += known
+        elif pa.types.is_float32(array.type):
+            unsure |= known
+        elif pa.types.is_float64(array.type):
+            wide = pc.greater_equal(pc.abs(array), float64s([EXACT_INTEGERS])[0])
+            unsure |= arrays.to_numpy_bool(pc.fill_null(wide, False))
+    unsure |= counts_of(stats, r'":[^{]') != told
+    for pattern, times in ((ZONED, zoned), (LOCAL, local)):
+        if times.any():
+            unsure |= counts_of(stats, pattern) != times
+    if days.any():
+        unsure |= counts_of(stats, DATE) < days
+    if has_decimals:
+        unsure |= counts_of(stats, '":"') != quoted
+    return unsure & valid(stats)
+
+
+def _with_texts_of_lost(typed: pa.Table, stats: pa.StringArray, parsed: pa.StructArray) -> pa.Table:
+    """Where there is no text and the columns do not hold all typed stats (NaN, a type of no use): these as a text."""
+    silent = ~valid(stats)
+    if not silent.any():
+        return typed
+    said, told = _leaf_count(parsed), np.zeros(len(stats), np.int64)
+    for name in typed.column_names:
+        told += valid(whole(typed.column(name))) if name != STATS_JSON else 0
+    lost = silent & (said != told)
+    if not lost.any():
+        return typed
+    texts = stats_text(pc.if_else(arrays.booleans(lost), arrays.strings([None])[0], arrays.strings([""])[0]), parsed)
+    kept = pc.if_else(arrays.booleans(lost), texts, arrays.strings([None])[0])
+    columns = {name: whole(typed.column(name)) for name in typed.column_names}
+    columns[STATS_JSON] = pc.coalesce(columns[STATS_JSON], kept) if STATS_JSON in columns else kept
+    return stats_table(columns, len(stats))
+
+
+def _leaf_count(array: pa.StructArray) -> NDArray[np.int64]:
+    """The number of leaves that are known, row by row."""
+    count = np.zeros(len(array), np.int64)
+    for field in array.type:
+        inner = child(array, field.name)
+        assert inner is not None
+        count += _leaf_count(inner) if pa.types.is_struct(inner.type) else valid(inner)
+    return count
 
 
 def _merged(typed: pa.Table, texts: pa.Table, rows: Flags) -> pa.Table:

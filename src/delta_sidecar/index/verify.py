@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from delta_sidecar.errors import (
 from delta_sidecar.index.building import schema_hash
 from delta_sidecar.index.columns import STATS_JSON, path_of, whole
 from delta_sidecar.index.digests import key_digests
-from delta_sidecar.index.discovery import commit_meta, listed_manifests, read_hint, read_manifest
+from delta_sidecar.index.discovery import commit_crc32, commit_meta, listed_manifests, read_hint, read_manifest
 from delta_sidecar.index.dumb_replay import (
     LOST,
     MORE,
@@ -37,12 +38,13 @@ from delta_sidecar.index.dumb_replay import (
     live_rows_of,
 )
 from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import PartOrder
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.names import manifest_name
 from delta_sidecar.index.part_check import check_embedded, check_entry, check_files
 from delta_sidecar.index.parts import completed, part_files, part_rows, read_part
-from delta_sidecar.index.rows import conformed
+from delta_sidecar.index.rows import conformed, off_bucket
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -146,12 +148,22 @@ class _Check:
             return
         meta = commit_meta(self.snapshot.store, self.snapshot.listing, self.manifest.version)
         built_at = self.manifest.commit
-        if meta is None or built_at is None:
+        if meta is None:
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file is gone")
+        elif built_at is None:
+            self.problems.append(
+                f"{self.name} says that commit {self.manifest.version} was gone when the index was built, and it is "
+                "there; build the index again"
+            )
         elif meta.size != built_at.size:
             self.problems.append(
                 f"{self.name} is stale: commit {self.manifest.version} has {meta.size} bytes, and had {built_at.size} "
                 "when the index was built; build it again"
+            )
+        elif not built_at.is_of(meta) and built_at.crc32 not in (None, commit_crc32(self.store, meta)):
+            self.problems.append(
+                f"{self.name} is stale: commit {self.manifest.version} has other bytes than when the index was built; "
+                "build it again"
             )
         elif not built_at.is_of(meta):
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file was copied or touched")
@@ -171,8 +183,12 @@ class _Check:
             yield f"{self.name}: its totals are not those of its parts"
         names = [part.id for part in told.parts]
         yield from (f"{self.name} names part {name} twice" for name in sorted({n for n in names if names.count(n) > 1}))
-        lows = [part.key[0] for part in told.parts if isinstance(part.key[0], int)]
-        if lows != sorted(lows):
+        try:
+            highs = PartOrder.of(told.parts, self.layout.sort).highs
+        except CorruptIndexError as error:
+            yield f"{self.name}: {error}"
+            return
+        if any(left is None or left < right for left, right in pairwise(highs) if right is not None):
             yield f"{self.name}: its parts are not in the order of their keys"
 
     def _hint(self) -> None:
@@ -191,6 +207,7 @@ class _Check:
                 check_files(files, part)
                 rows = completed(part_rows(files, part, self.layout))
                 self.problems += check_entry(rows, part, self.layout)
+                self._note_off_bucket(rows, part)
                 if part.stats is None:
                     self.problems += check_embedded(files, part, self.manifest)
             except CorruptIndexError as error:
@@ -200,6 +217,16 @@ class _Check:
             columns, extra = self.columns(rows)
             found.add(self.keys(columns), columns, reader, extra)
         return None if broken else found.close()
+
+    def _note_off_bucket(self, rows: pa.Table, part: PartEntry) -> None:
+        """The table's own fault, not the index's: readers go by the files' bounds there."""
+        off = np.flatnonzero(off_bucket(rows, self.layout))
+        if len(off):
+            path = rows.column("path")[int(off[0])].as_py()
+            self.notes.append(
+                f"part {part.id}: the time bounds of {len(off):,} files contradict their bucket ({path}, for one); "
+                "no range of time is derived from it there; look who wrote them"
+            )
 
     def rows(self, part: PartEntry) -> pa.Table:
         return completed(read_part(self.store, self.directory, part, self.layout))

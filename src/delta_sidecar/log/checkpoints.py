@@ -31,6 +31,9 @@ from delta_sidecar.storage.blocks import DEFAULT_BUDGET
 from delta_sidecar.storage.parallel import side_by_side
 from delta_sidecar.storage.store import ObjectMeta, Store
 
+_PATH = FileColumns(("path",))
+_COUNTED_ROWS = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
@@ -89,6 +92,17 @@ class Checkpoint:
             for file in self.parquet
             for group in file.groups_with("add.path")
         ]
+
+    def count(self) -> int:
+        """The number of adds: by the footers, and where their statistics do not tell, by reading the paths."""
+        total = len(self.inline)
+        for file in self.parquet:
+            groups = file.groups_with("add.path")
+            known = {group: file.values(group, "add.path") for group in groups}
+            total += sum(values for values in known.values() if values is not None)
+            unknown = [(file, group) for group, values in known.items() if values is None]
+            total += sum(rows.num_rows for rows in _lane(unknown, _PATH, _COUNTED_ROWS, DEFAULT_BUDGET))
+        return total
 
     def rows(self, columns: FileColumns, batch_size: int) -> Iterator[pa.RecordBatch]:
         """The adds of the checkpoint, as rows of the asked-for columns, in one stream."""

@@ -1,7 +1,8 @@
 """A commit as a stream: its lines are parsed in blocks, so that a commit of a million adds fits in little memory.
 
-Commits up to a budget are kept as bytes, because they may be read twice: once for what is not a file
-(protocol and metadata must be known before the first file is emitted), once for the files.
+Commits up to a budget are kept, because they are read twice: once for what is not a file (protocol and metadata must be
+known before the first file is emitted), once for the files. The first are kept as they are, what comes then and large
+ones compressed, to about a fifth; what does not fit is fetched again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 HELD_LIMIT = 4 << 20
-"""A commit larger than this is streamed, never held."""
+"""A commit larger than this is streamed, and held only compressed."""
+HELD_BYTES = 32 << 20
+"""Bytes of commits that are held: half of them as they are, half of them compressed."""
+_CODEC = "zstd"
+_NOT_WORTH = 2_000
+"""Bytes of a commit that compressing hardly makes fewer."""
+_WORST_RATIO = 3
+"""A commit is compressed while it streams only if so many times less than its size would fit."""
 
 
 _BARE_COLUMNS = frozenset(DEFAULT_COLUMNS)
@@ -45,14 +53,37 @@ class CommitBatch(Generic[T]):
     remove_keys: pa.BinaryArray
 
 
-class CommitBytes:
-    """The bytes of commits: fetched in parallel, kept within a budget, streamed when large."""
+@dataclass(frozen=True, slots=True)
+class _Packed:
+    """A commit in compressed pieces, each with its size."""
 
-    def __init__(self, store: Store, budget: int = 16 << 20) -> None:
+    pieces: tuple[tuple[bytes, int], ...]
+
+    def __len__(self) -> int:
+        return sum(len(piece) for piece, _ in self.pieces)
+
+    def chunks(self) -> Iterator[Buffer]:
+        return (pa.decompress(piece, size, _CODEC, asbytes=True) for piece, size in self.pieces)
+
+    @classmethod
+    def of(cls, data: Buffer) -> _Packed:
+        view = memoryview(data)
+        cut = (view[at : at + BLOCK] for at in range(0, len(view), BLOCK))
+        return cls(tuple(map(_packed, cut)))
+
+
+def _packed(piece: Buffer) -> tuple[bytes, int]:
+    return pa.compress(piece, _CODEC, asbytes=True), len(piece)
+
+
+class CommitBytes:
+    """The bytes of commits: fetched in parallel, kept within a budget (0: each is read once), streamed when large."""
+
+    def __init__(self, store: Store, budget: int = HELD_BYTES) -> None:
         self._store = store
         self._budget = budget
         self._lock = threading.Lock()
-        self._held: dict[str, Buffer] = {}
+        self._held: dict[str, Buffer | _Packed] = {}
         self._held_bytes = 0
         self._under_way: dict[str, Future[Buffer]] = {}
 
@@ -61,6 +92,23 @@ class CommitBytes:
         other = CommitBytes(store, self._budget)
         with self._lock:
             other._held, other._held_bytes = dict(self._held), self._held_bytes
+        return other
+
+    def compact(self, budget: int) -> CommitBytes:
+        """The same bytes in little memory: compressed where they are many, without those that do not fit."""
+        other = CommitBytes(self._store, self._budget)
+        with self._lock:
+            held = dict(self._held)
+        is_small = self._held_bytes <= min(budget, HELD_LIMIT)
+        for path, data in held.items():
+            packed = data
+            if not is_small and not isinstance(data, _Packed):
+                if other._held_bytes + len(data) // _WORST_RATIO > budget:
+                    continue
+                packed = _Packed.of(data)
+            if other._held_bytes + len(packed) <= budget:
+                other._held[path] = packed
+                other._held_bytes += len(packed)
         return other
 
     @property
@@ -73,10 +121,18 @@ class CommitBytes:
         if len(data) != meta.size:
             return False
         with self._lock:
+            is_held = meta.path in self._held
+            as_it_is = self._held_bytes + len(data) <= self._budget // 2 or len(data) <= _NOT_WORTH
+            may_fit = self._held_bytes + len(data) // _WORST_RATIO <= self._budget
+        if not is_held and (as_it_is or may_fit):
+            self._keep(meta, data if as_it_is else _Packed.of(data))
+        return True
+
+    def _keep(self, meta: ObjectMeta, data: Buffer | _Packed) -> None:
+        with self._lock:
             if self._held_bytes + len(data) <= self._budget and meta.path not in self._held:
                 self._held[meta.path] = data
                 self._held_bytes += len(data)
-        return True
 
     def holds(self, metas: Iterable[ObjectMeta]) -> bool:
         """Whether commits can be read without a further request."""
@@ -106,23 +162,35 @@ class CommitBytes:
                 future.cancel()
             self._under_way.clear()
 
-    def blocks(self, meta: ObjectMeta) -> Iterator[bytes]:
-        """The commit's text in blocks of whole lines."""
-        if meta.size > HELD_LIMIT:
-            yield from whole_lines(self._store.get_stream(meta.path, BLOCK))
-        else:
-            yield from whole_lines([self._get(meta)])
-
-    def _get(self, meta: ObjectMeta) -> Buffer:
+    def blocks(self, meta: ObjectMeta, keep: bool = True) -> Iterator[bytes]:
+        """The commit's text in blocks of whole lines. Without `keep` it is not held for another reading."""
         with self._lock:
             held = self._held.get(meta.path)
             future = self._under_way.pop(meta.path, None)
         if held is not None:
-            return held
-        # A fetch no thread has begun is done here rather than waited for.
-        data = self._store.get(meta.path) if future is None or future.cancel() else future.result()
-        self.hold(meta, data)
-        return data
+            yield from whole_lines(held.chunks() if isinstance(held, _Packed) else [held])
+        elif meta.size > HELD_LIMIT:
+            chunks = self._streamed(meta) if keep else self._store.get_stream(meta.path, BLOCK)
+            yield from whole_lines(chunks)
+        else:
+            # A fetch no thread has begun is done here rather than waited for.
+            data = self._store.get(meta.path) if future is None or future.cancel() else future.result()
+            if keep:
+                self.hold(meta, data)
+            yield from whole_lines([data])
+
+    def _streamed(self, meta: ObjectMeta) -> Iterator[Buffer]:
+        """A large commit, which is kept, compressed, if it is read to its end and fits."""
+        room = self._budget - self._held_bytes
+        pieces: list[tuple[bytes, int]] | None = [] if meta.size // _WORST_RATIO <= room else None
+        for chunk in self._store.get_stream(meta.path, BLOCK):
+            if pieces is not None:
+                pieces.append(_packed(chunk))
+                room -= len(pieces[-1][0])
+                pieces = pieces if room >= 0 else None
+            yield chunk
+        if pieces is not None and sum(size for _, size in pieces) == meta.size:
+            self._keep(meta, _Packed(tuple(pieces)))
 
 
 def file_actions(

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -24,6 +25,8 @@ from delta_sidecar.storage.pool import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8
+_UNHINTED = 256 << 10
+"""Bytes of a commit that is fetched on a guess where no hint names a base: the first commits may have any size."""
 _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 
 
@@ -42,6 +45,11 @@ class Companion(Protocol):
     def second_trip(self, checkpoint: int | None, version: int | None) -> int | None:
         """Begin what needs the hints: the log's own, and the version that is wanted (None: the newest). The version at
         which a base may be, so that the listing begins there; None if there is none."""
+        ...
+
+    def names(self, paths: Sequence[str], are_all: bool) -> None:
+        """Take the names of objects in subdirectories of the log, where a listing had any; `are_all` unless there are
+        more of them. Called before `base`, where nothing else has told of a base."""
         ...
 
     def base(self, listing: Listing, version: int) -> OtherBase | None:
@@ -72,12 +80,12 @@ def discover(store: Store, version: int | None, commits: CommitBytes, companion:
     beside = None if companion is None else companion.second_trip(base, version)
     hinted = [v for v in (base, beside) if v is not None]
     start = min(hinted, default=0)
-    guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version)
-    listing = list_log(store, start)
+    guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version, HELD_LIMIT if hinted else _UNHINTED)
+    listing = list_log(store, start) if hinted else _list_all(store, companion)
     other = _other_base(companion, listing, version)
-    if start > 0 and other is None and not listing.bases(listing.head if version is None else version):
+    if hinted and other is None and not listing.bases(listing.head if version is None else version):
         notes = (*notes, f"the hinted checkpoint {start} is not there, so the whole log was listed")
-        listing = list_log(store, 0)
+        listing = _list_all(store, companion)
         other = _other_base(companion, listing, version)
     _keep_listed(guesses, listing, commits)
     passed_over = "; ".join(companion.passed_over) if companion is not None else ""
@@ -94,6 +102,39 @@ def _other_base(companion: Companion | None, listing: Listing, version: int | No
 def list_log(store: Store, start: int) -> Listing:
     """One LIST of the log directory, inclusive from version `start`."""
     return Listing.of(_log_objects(store, start), start)
+
+
+def _list_all(store: Store, companion: Companion | None) -> Listing:
+    """The whole log. A page that holds its end mostly holds the names in subdirectories, too, which tell the companion
+    of a base that no hint names; one more request is made for these."""
+    if companion is None:
+        return list_log(store, 0)
+    prefix, page_end = f"{DELTA.directory}/", f"{DELTA.directory}/:"
+    objects: list[ObjectMeta] = []
+    below: list[str] = []
+    is_full = False
+    for page in store.list_after(prefix, prefix + version_prefix(0)):
+        is_full = len(page) >= FULL_PAGE
+        objects += [meta for meta in page if meta.path < page_end and "/" not in meta.path[len(prefix) :]]
+        below += [meta.path for meta in page if "/" in meta.path[len(prefix) :]]
+        if page[-1].path >= page_end:
+            break
+    more = _next_names(store, prefix, below[-1]) if below and is_full else []
+    companion.names([*below, *more], are_all=len(more) < FULL_PAGE)
+    return Listing.of(objects, 0)
+
+
+FULL_PAGE = 1000
+"""Objects of a page of a listing, where there are more."""
+
+
+def _next_names(store: Store, prefix: str, last: str) -> list[str]:
+    """Names after the last, a page of them. Of files whose names have one beginning (`v5-…`), those that are left are
+    passed over: what describes them (`v5.…`) comes after."""
+    directory, _, name = last.rpartition("/")
+    beginning, dash, _ = name.partition("-")
+    after = f"{directory}/{beginning}-~" if dash else last
+    return [meta.path for page in islice(store.list_after(prefix, after), 1) for meta in page]
 
 
 def _log_objects(store: Store, start: int) -> Iterator[ObjectMeta]:
@@ -147,20 +188,20 @@ def _encoded(text: str) -> str:
     return quote(text, safe="")
 
 
-def _fetch_ahead(store: Store, first: int, version: int | None) -> dict[int, Future[Buffer | None]]:
-    """Begin fetching the commits that are most likely needed."""
+def _fetch_ahead(store: Store, first: int, version: int | None, most: int) -> dict[int, Future[Buffer | None]]:
+    """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
     last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
-    return {v: begin(store, _get_small, store, v) for v in range(first, last + 1)}
+    return {v: begin(store, _get_small, store, v, most) for v in range(first, last + 1)}
 
 
-def _get_small(store: Store, version: int) -> Buffer | None:
+def _get_small(store: Store, version: int, most: int) -> Buffer | None:
     """A commit, if it is there and small: a guess must not cost much."""
     taken: list[Buffer] = []
-    stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", HELD_LIMIT)
+    stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", most + 1)
     try:
         for chunk in stream:
             taken.append(chunk)
-            if sum(map(len, taken)) > HELD_LIMIT:
+            if sum(map(len, taken)) > most:
                 return None
     except StorageError:
         return None

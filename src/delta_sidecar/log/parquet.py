@@ -103,6 +103,11 @@ class LogParquet:
         nulls = self._nulls(group, position)
         return nulls is None or nulls < self.metadata.row_group(group).num_rows
 
+    def values(self, group: int, leaf: str) -> int | None:
+        """In how many rows a leaf is not null; None if the statistics do not tell."""
+        nulls = self._nulls(group, self.leaves.index(leaf))
+        return None if nulls is None else int(self.metadata.row_group(group).num_rows) - nulls
+
     def as_full_as(self, group: int, leaf: str, other: str) -> bool:
         """Do the statistics say that a leaf is null in as few rows as another?"""
         if leaf not in self.leaves or other not in self.leaves:

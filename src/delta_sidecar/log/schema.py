@@ -167,7 +167,7 @@ def parse_schema(text: str, mapping_mode: str = "none") -> StructType:
 
 def _parse_type(wire: Any, mapped: bool) -> DataType:
     if isinstance(wire, str):
-        return _parse_name(wire)
+        return parse_type(wire)
     kind = wire["type"]
     if kind == "struct":
         return StructType(tuple(_parse_field(f, mapped) for f in wire["fields"]))
@@ -182,7 +182,8 @@ def _parse_type(wire: Any, mapped: bool) -> DataType:
     return UnknownType(str(kind))
 
 
-def _parse_name(name: str) -> DataType:
+def parse_type(name: str) -> DataType:
+    """The type that a name of the protocol means: a primitive one or a decimal."""
     if name in _PRIMITIVES:
         return PrimitiveType(name)
     if name == "decimal":

@@ -19,7 +19,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
 from delta_sidecar.log.checkpoints import Checkpoint, CheckpointState, open_checkpoint
-from delta_sidecar.log.commits import CommitBytes, is_reconciled
+from delta_sidecar.log.commits import HELD_BYTES, CommitBytes, is_reconciled
 from delta_sidecar.log.discovery import Companion, Discovery, discover, list_log
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.paths import KeyMaker
@@ -94,31 +94,41 @@ class Snapshot:
 
 
 def load_snapshot(
-    store: Store, version: int | None = None, parallelism: int = 10, companion: Companion | None = None
+    store: Store,
+    version: int | None = None,
+    parallelism: int = 10,
+    companion: Companion | None = None,
+    held: int = HELD_BYTES,
 ) -> Snapshot:
     """Pin the newest version, or an older one; on a base that `companion` finds, where that is the better one.
 
-    A listed file that is gone (a cleaner at work) is tried once more.
+    A listed file that is gone (a cleaner at work) is tried once more. So many bytes of commits are `held` at most, for
+    whoever reads their files next.
     """
     try:
-        return _load(store, version, parallelism, companion)
+        return _load(store, version, parallelism, companion, held)
     except (ObjectNotFoundError, LogGapError) as error:
         _log.info("the log changed while it was read (%s); starting again", error)
         try:
-            return _load(store, version, parallelism, companion)
+            return _load(store, version, parallelism, companion, held)
         except ObjectNotFoundError as again:
             raise CorruptLogError(f"a file of the log is listed but not there: {again}") from None
 
 
-def _load(store: Store, version: int | None, parallelism: int, companion: Companion | None) -> Snapshot:
-    found = discover(store, version, CommitBytes(store), companion)
+def _load(store: Store, version: int | None, parallelism: int, companion: Companion | None, held: int) -> Snapshot:
+    found = discover(store, version, CommitBytes(store, held), companion)
     return snapshot_of(store, found, _pin(store, found.listing, version), parallelism)
 
 
-def snapshot_of(store: Store, found: Discovery, version: int, parallelism: int) -> Snapshot:
-    """A version of a log that has been listed."""
+def snapshot_of(
+    store: Store, found: Discovery, version: int, parallelism: int, known: Snapshot | None = None
+) -> Snapshot:
+    """A version of a log that has been listed. What a `known` older version says of itself is not looked for again."""
     listing = found.listing
     segment = _segment_on_other(listing, version, found.other)
+    if segment is None and found.other is not None:
+        reason = f"{found.other} was not used: too much was committed after it, or a commit is missing"
+        found = replace(found, passed_over="; ".join(filter(None, [found.passed_over, reason])))
     if segment is None:
         bases = listing.bases(version)
         try:
@@ -128,7 +138,7 @@ def snapshot_of(store: Store, found: Discovery, version: int, parallelism: int) 
                 raise
             listing = list_log(store, 0)
             segment = listing.segment(version, None)
-    return _StateFinder(store, replace(found, listing=listing), segment, parallelism).snapshot()
+    return _StateFinder(store, replace(found, listing=listing), segment, parallelism, known).snapshot()
 
 
 _WORTH = 4
@@ -177,8 +187,11 @@ def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | OtherBas
 class _StateFinder:
     """Finds protocol and metadata: the newest at or below the version, from the cheapest place that has them."""
 
-    def __init__(self, store: Store, found: Discovery, segment: Segment, parallelism: int) -> None:
+    def __init__(
+        self, store: Store, found: Discovery, segment: Segment, parallelism: int, known: Snapshot | None
+    ) -> None:
         self._store = store
+        self._known = known
         self._found = found
         self._listing = found.listing
         self._segment = segment
@@ -265,10 +278,15 @@ class _StateFinder:
 
     def _from_commits(self) -> None:
         """Newest first, down to the base; what a newer commit said stays."""
-        for commit in newest_first(self._segment.commits, self._found.commits, self._parallelism):
+        known = self._known
+        unread = [c for c in self._segment.commits if known is None or c.last > known.version]
+        for commit in newest_first(unread, self._found.commits, self._parallelism):
             if self._complete:
                 return
             self._read_state(commit)
+        if known is not None:
+            self._protocol = self._protocol or known.protocol
+            self._metadata = self._metadata or known.metadata
 
     def _read_state(self, commit: CommitRange) -> None:
         blocks = self._found.commits.blocks(commit.file)

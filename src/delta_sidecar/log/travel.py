@@ -131,7 +131,7 @@ def history(store: Store, version: int, limit: int | None, parallelism: int) -> 
     listing = list_log(store, 0)
     versions = sorted(v for v in listing.commits if v <= version)
     chosen = versions if limit is None else versions[max(0, len(versions) - limit) :]
-    commits = CommitBytes(store)
+    commits = CommitBytes(store, budget=0)
     ranges = [CommitRange(v, v, listing.commits[v]) for v in chosen]
     for commit in newest_first(ranges, commits, parallelism):
         info = commit_info(commits, commit.file) or {}

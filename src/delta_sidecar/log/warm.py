@@ -1,8 +1,9 @@
 """Tables that were opened before: one LIST tells whether anything changed, and only what changed is fetched.
 
-Kept are versions that stand on a base of another kind than a checkpoint: a table without one is looked at anew each
-time, because such a base may have come. The listing begins at the version that is known, and the known commit file must
-be in it as it was: a table that was dropped and made again is another one.
+Kept are versions that stand on a base of another kind than a checkpoint, or on none: a table on a checkpoint is looked
+at anew each time, because such a base may have come. For one on none its hints are asked for beside the LIST. The
+listing begins at the version that is known, and the known commit file must be in it as it was: a table that was dropped
+and made again is another one.
 """
 
 from __future__ import annotations
@@ -10,20 +11,29 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from delta_sidecar.log.discovery import SPECULATIVE_COMMITS, Discovery, list_log
+from delta_sidecar.log.discovery import SPECULATIVE_COMMITS, Companion, Discovery, list_log
 from delta_sidecar.log.segment import CheckpointFiles, Listing
 from delta_sidecar.log.snapshot import Snapshot, snapshot_of
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.store import Store
 
+_SHARE = 2
+"""The part of the cache that the commits of one table without a base may take: one half."""
+_OF_A_COMMIT = 500
+"""Bytes that a listed commit takes, about."""
 
-def warm_snapshot(store: Store, parallelism: int) -> Snapshot | None:
-    """The newest version of a table that was opened before; None if it was not, or too much has changed."""
+
+def warm_snapshot(store: Store, parallelism: int, companion: Companion) -> Snapshot | None:
+    """The newest version of a table that was opened before; None if it was not, or too much has changed: for a table
+    without a base, if `companion` may have found one."""
     known: Snapshot | None = shared_cache.get(_key(store))
     if known is None:
         return None
+    if known.segment.base is None:
+        companion.first_trip()
     news = list_log(store, known.version)
-    found = None if not _is_same(known, news) else _continued(store, known, news, parallelism)
+    has_base = known.segment.base is None and (companion.second_trip(None, None) is not None or companion.passed_over)
+    found = None if has_base or not _is_same(known, news) else _continued(store, known, news, parallelism)
     if found is None:
         shared_cache.forget(_key(store))
     return found
@@ -32,9 +42,15 @@ def warm_snapshot(store: Store, parallelism: int) -> Snapshot | None:
 def remember(snapshot: Snapshot) -> None:
     """Keep the newest version of a table for the next time it is opened."""
     base = snapshot.segment.base
-    if base is not None and not isinstance(base, CheckpointFiles):
-        size = base.nbytes + snapshot.commits.nbytes + 4 * len(snapshot.metadata.schemaString or "")
-        shared_cache.put(_key(snapshot.store), snapshot, size)
+    if isinstance(base, CheckpointFiles) or (base is None and not snapshot.listing.commits):
+        return
+    kept = snapshot
+    if base is None:
+        kept = replace(snapshot, commits=snapshot.commits.compact(shared_cache.limit // _SHARE))
+    listed = _OF_A_COMMIT * len(kept.listing.commits) if base is None else base.nbytes
+    shared_cache.put(
+        _key(snapshot.store), kept, listed + kept.commits.nbytes + 4 * len(kept.metadata.schemaString or "")
+    )
 
 
 def forget(store: Store) -> None:
@@ -68,4 +84,4 @@ def _continued(store: Store, known: Snapshot, news: Listing, parallelism: int) -
         checksums={**known.listing.checksums, **news.checksums},
     )
     commits.prefetch(meta for version, meta in news.commits.items() if version > known.version)
-    return snapshot_of(store, Discovery(listing, commits, None, other=other), news.head, parallelism)
+    return snapshot_of(store, Discovery(listing, commits, None, other=other), news.head, parallelism, known)

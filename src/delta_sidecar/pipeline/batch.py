@@ -28,7 +28,7 @@ from delta_sidecar.pipeline.contract import (
 from delta_sidecar.pipeline.event_time import EVENT_TIME, EventTime, bucket_number, event_time, time_name, with_time
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.layout import count_buckets
-from delta_sidecar.pipeline.parsing import PROBLEMS, RAW, REASON
+from delta_sidecar.pipeline.parsing import LEFT, PROBLEMS, RAW, REASON
 from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
 from delta_sidecar.pipeline.survey import BAD_TIME, Survey, survey
 from delta_sidecar.values.bucket import Granularity, TimeType, literal, quoted
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_NOTES: Final = (RESCUED, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME)
+_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,10 @@ def _of_lines(
     with spark_failures(f"{lines.label} cannot be read as {lines.source.format}"):
         demands.say("looking at the records")
         seen = survey(frame, _number(time, demands))
-    _check_extras(lines, [problem.name for problem in seen.problems])
+    names_seen = [problem.name for problem in seen.problems]
+    _check_extras(lines, names_seen)
+    if demands.rescue and RESCUED in names_seen:
+        raise InputError(f"{lines.label} has a column {RESCUED}, which --rescue writes; rename it")
     contract = contract.refuse_or_grow(lines.label, seen.problems)
     bad = _bad_lines(rows, contract) if seen.bad_rows else None
     if bad is not None and not demands.allow_bad:
@@ -252,10 +255,10 @@ def _rescued_of_lines(lines: Lines, contract: Contract, seen: Survey) -> str | N
         return None
     beside = projection.rescued(_extras(lines), contract.schema)
     if beside is None:
-        return RESCUED if seen.problems else None
+        return LEFT if any(not (problem.is_new and contract.merge) for problem in seen.problems) else None
     return (
-        f"CASE WHEN ({beside}) IS NULL THEN {RESCUED} WHEN {RESCUED} IS NULL THEN {beside} "
-        f"ELSE concat(left({RESCUED}, length({RESCUED}) - 1), ',', substr({beside}, 2)) END"
+        f"CASE WHEN ({beside}) IS NULL THEN {LEFT} WHEN {LEFT} IS NULL THEN {beside} "
+        f"ELSE concat(left({LEFT}, length({LEFT}) - 1), ',', substr({beside}, 2)) END"
     )
 
 
@@ -279,9 +282,10 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
     wanted = _wanted_time(groups, demands, target)
     timed = [_timed(_with_time_column(group, groups, demands), demands, wanted, group.label) for group in groups]
     schemas = [without(_columns(frame), demands.time_name, demands.bucket_column) for frame, _ in timed]
+    for group, schema in zip(groups, schemas):
+        _check_no_rescued(schema, demands, group.label)
     if contract is None:
         schema = unify(zip((group.label for group in groups), schemas))
-        _check_no_rescued(schema, demands, groups[0].label)
         contract = Contract(schema, demands.merge, demands.rescue)
     for group, schema in zip(groups, schemas):
         contract = hold(schema, contract, group.label)
@@ -376,9 +380,8 @@ def _number(time: EventTime, demands: Demands) -> str:
 
 
 def _columns(frame: DataFrame) -> StructType:
-    """The columns of a frame, without the notes beside them; `_rescued` is one of a frame that was not parsed."""
-    parsed = PROBLEMS in frame.columns
-    return without(frame.schema, *(name for name in _NOTES if parsed or name != RESCUED))
+    """The columns of a frame, without the notes beside them."""
+    return without(frame.schema, *_NOTES)
 
 
 def _as_json(schema: StructType) -> str:
@@ -426,7 +429,7 @@ def _prepared(
 ) -> Prepared:
     """The batch, without the notes that are of no use any more."""
     rescues = RESCUED in frame.columns and contract.rescue
-    frame = frame.drop(*(name for name in _NOTES if name != RESCUED))
+    frame = frame.drop(*_NOTES)
     merge = contract.grown or (rescues and target is not None and find_type(target.schema, (RESCUED,)) is None)
     return Prepared(frame, time, merge, seen, bad)
 

@@ -125,6 +125,33 @@ def create_table(
         spark.sql(statement)
 
 
+def finish_table(
+    spark: SparkSession,
+    uri: str,
+    schema: StructType,
+    bucket: Bucket,
+    time_type: TimeType,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Make the table where a writer that died, or is about to commit, left a log without a commit.
+
+    SQL takes the directory for the table and does nothing. An append of no rows is a transaction like any other: it
+    makes the table, or conflicts with the one who does.
+    """
+    columns = [f"CAST(NULL AS {ddl(field.dataType)}) AS {quoted(field.name)}" for field in schema.fields]
+    columns.append(f"CAST(NULL AS STRING) AS {quoted(bucket.column)}")
+    expression = bucket_expression(quoted(bucket.time_column), bucket.granularity, time_type)
+    wanted = _mapping(schema) | dict(properties or {})
+    deltas = {name: value for name, value in wanted.items() if name.startswith("delta.")}
+    with spark_failures(f"{uri} could not be created"):
+        frame = spark.sql(f"SELECT {', '.join(columns)} WHERE false")
+        frame = frame.withMetadata(bucket.column, {GENERATION_EXPRESSION: expression})
+        frame.write.format("delta").mode("append").partitionBy(bucket.column).options(**deltas).save(uri)
+        others = [f"{literal(name)} = {literal(value)}" for name, value in wanted.items() if name not in deltas]
+        if others:
+            spark.sql(f"ALTER TABLE delta.{quoted(uri)} SET TBLPROPERTIES ({', '.join(others)})")
+
+
 def has_columns(snapshot: Snapshot, schema: StructType, bucket: Bucket) -> bool:
     """Whether a table has exactly these columns beside its bucket."""
     from pyspark.sql.types import StructType as Struct

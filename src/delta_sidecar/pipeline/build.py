@@ -24,7 +24,7 @@ from delta_sidecar.index.builder import BuildReport, build_index
 from delta_sidecar.index.building import Build, BuildOptions
 from delta_sidecar.index.columns import whole
 from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.live import expected_rows, tail_of
+from delta_sidecar.index.live import base_files, tail_of
 from delta_sidecar.index.rows import SOURCE_COLUMNS, order_of
 from delta_sidecar.log.checkpoints import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows
@@ -32,6 +32,7 @@ from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.pipeline.ddl import column_ddl
 from delta_sidecar.pipeline.tasks import EDGE_COLUMNS, PARCEL_DDL, RECEIPT_DDL, Share, Work, key_type, packed
 from delta_sidecar.storage.opening import open_store
+from delta_sidecar.storage.uri import parse_location
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,6 +44,8 @@ SHARE_ROWS: Final = 250_000
 MOST_SHARES: Final = 2_000
 LOT_ROWS: Final = 200_000
 """Actions that a task replays."""
+ADD_BYTES: Final = 250
+"""Of an action in a commit, about: how many there are decides how many tasks replay a long tail."""
 SAMPLES_A_PART: Final = 200
 MOST_SAMPLES: Final = 200_000
 
@@ -57,21 +60,30 @@ def build_table(
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> BuildReport:
-    """Build the index of a table, on a session that is given or, where the table needs one, on one made for it."""
+    """Build the index of a table, on a session that is given or, where the table needs one, on one made for it.
+
+    A relative path is one of this process: workers have other directories, and are given the absolute one.
+    """
     store = open_store(uri, storage_options)
+    place = parse_location(uri).text
     with ExitStack() as stack:
 
         def whole(build: Build) -> list[PartEntry]:
-            session = spark if spark is not None else stack.enter_context(_session(master, conf))
-            return build_on_spark(build, session, uri, storage_options)
+            session = spark if spark is not None else _session(stack, build, master, conf)
+            return build_on_spark(build, session, place, storage_options)
 
         return build_index(store, version, options, whole, progress)
 
 
-def _session(master: str | None, conf: Mapping[str, str] | None) -> Any:
+def _session(stack: ExitStack, build: Build, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
     from delta_sidecar.pipeline.session import spark_session
 
-    return spark_session(master=master, conf=conf, app_name="delta-sidecar build")
+    try:
+        return stack.enter_context(spark_session(master=master, conf=conf, app_name="delta-sidecar build"))
+    except SparkError as error:
+        raise SparkError(
+            f"the index is to be {build.reason}; {error}, or build in one process: --engine process"
+        ) from None
 
 
 def index_batch(
@@ -82,10 +94,11 @@ def index_batch(
 ) -> Callable[[Any, int], None]:
     """A function for anyone's `foreachBatch`, to be called after the batch was written: it brings the index up to
     date. Cheap while little changed."""
+    place = parse_location(uri).text
 
     def index(batch: DataFrame | None, batch_id: int) -> None:
         session = spark if spark is not None or batch is None else batch.sparkSession
-        build_table(uri, options=options, storage_options=storage_options, spark=session)
+        build_table(place, options=options, storage_options=storage_options, spark=session)
 
     return index
 
@@ -94,8 +107,10 @@ def build_on_spark(
     build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None
 ) -> list[PartEntry]:
     """Every part of a table's index. A broken checkpoint means the next base, as for every reader."""
+    from delta_sidecar.pipeline.reach import check_reach
     from delta_sidecar.pipeline.shipping import ship
 
+    check_reach(spark, uri)
     ship(spark)
     while True:
         try:
@@ -113,7 +128,7 @@ class _Run:
     def __init__(self, build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> None:
         self._build = build
         self._spark = spark
-        expected = expected_rows(build.snapshot)
+        expected = base_files(build.snapshot) + sum(c.file.size for c in build.snapshot.segment.commits) // ADD_BYTES
         stride = max(build.options.part_rows // SAMPLES_A_PART, expected // MOST_SAMPLES, 1)
         lots = max(1, expected // LOT_ROWS)
         self._work = Work(uri, storage_options, build.placement, build.layout, stride=stride, lots=lots)

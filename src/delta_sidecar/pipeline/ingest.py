@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
-from delta_sidecar.errors import InputError, OptionError, StorageError
+from delta_sidecar.errors import InputError, OptionError, SparkError, StorageError
 from delta_sidecar.index.discovery import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
@@ -26,6 +26,7 @@ from delta_sidecar.pipeline.bucketed_table import (
     bucket_of_arguments,
     check_bucket,
     create_table,
+    finish_table,
     has_columns,
     load_table,
     time_type_of,
@@ -41,12 +42,13 @@ from delta_sidecar.pipeline.layout import (
     plan_layout,
     sampled_bytes_per_row,
 )
+from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
 from delta_sidecar.pipeline.sources import Rows, Source, list_files, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket import TimeType, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,6 +59,8 @@ _log = logging.getLogger(__name__)
 IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
 INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
 DEFAULT_FILE_SIZE = 128_000_000
+_CREATIONS = 3
+"""How often a place that is taken by no table is tried again; someone may be making the table there."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -264,10 +268,12 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 
 
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
-    """Credentials for Spark, where they were given; else it has its own."""
+    """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
     if settings.storage_options:
         places = [settings.table, source.uri if source else None, settings.bad_rows]
         set_storage_options(spark, [place for place in places if place], settings.storage_options)
+    for place in filter(None, (settings.table, settings.bad_rows)):
+        check_reach(spark, place)
 
 
 def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
@@ -304,6 +310,8 @@ class _Batch:
     """The version before the first write; None while nothing was written."""
     bad_rows: int = 0
     """Records that were put aside."""
+    creations: int = 0
+    """How often the place of the table was taken, but by no table."""
 
     def attempt(self) -> Written | IngestSummary:
         """Write the batch; or the summary of why there was nothing to write."""
@@ -319,11 +327,7 @@ class _Batch:
         frame, time_type = batch.frame, batch.time.time_type
         if snapshot is None:
             settings.say("creating the table")
-            create_table(
-                self.spark, settings.place, frame.schema, settings.bucket, time_type, settings.table_properties
-            )
-            snapshot = self.snapshot = load_table(self.store)
-            assert snapshot is not None
+            snapshot = self.snapshot = self._created(frame.schema, time_type)
             check_bucket(snapshot, settings.bucket)
             if not has_columns(snapshot, frame.schema, settings.bucket):
                 # Another writer was faster, with other columns: the frame must be made for those.
@@ -345,6 +349,16 @@ class _Batch:
         write_bad_rows(bad_rows_frame(batch.bad, name), place, self.once, self.settings.retry)
         self.bad_rows = batch.survey.bad_rows
 
+    def _created(self, schema: StructType, time_type: TimeType) -> Snapshot:
+        """The table, made by us or by another writer at the same moment."""
+        settings = self.settings
+        for create in (create_table, finish_table):
+            create(self.spark, settings.place, schema, settings.bucket, time_type, settings.table_properties)
+            snapshot = load_table(self.store)
+            if snapshot is not None:
+                return snapshot
+        raise SparkError(f"{settings.table} was created, but its log has no commit that can be read from here")
+
     def committed(self) -> Written | None:
         """What the commit of this batch added; None if no attempt made one."""
         if self.snapshot is None or self.before is None:
@@ -356,6 +370,10 @@ class _Batch:
         if conflict.kind not in (Kind.CREATION, Kind.SCHEMA):
             return True
         known, snapshot = self.snapshot, load_table(self.store)
+        if conflict.kind is Kind.CREATION and snapshot is None:
+            # Another writer's directory is there and its commit is not: soon, or the files are no table's.
+            self.creations += 1
+            return self.creations <= _CREATIONS
         return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
 
 

@@ -10,6 +10,7 @@ writer at work. An index needs none.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -227,6 +228,7 @@ class _Session:
         return f"delta.{quoted(spark_uri(self.uri, self.storage_options))}"
 
     def get(self) -> SparkSession:
+        from delta_sidecar.pipeline.reach import check_reach
         from delta_sidecar.pipeline.session import set_storage_options, spark_session
 
         if self.spark is None:
@@ -235,6 +237,7 @@ class _Session:
             self.spark = self.stack.enter_context(own)
         elif not self.ready:
             set_storage_options(self.spark, [self.uri], self.storage_options)
+        check_reach(self.spark, self.uri)
         self.ready = True
         return self.spark
 
@@ -247,9 +250,15 @@ class _Session:
         what = f"{statement.split(maxsplit=1)[0]} of {self.uri}"
         return until_committed(attempt, lambda: None, self.retry, what=what)
 
-    def count(self, statement: str) -> int:
-        """How many rows a statement gives: they stay in Spark."""
-        return int(self._frame(statement, lambda frame: frame.count()))
+    def count(self, statement: str, but: str) -> int:
+        """How many paths a statement gives, but for those that match a pattern: they stay in Spark."""
+
+        def counted(frame: Any) -> int:
+            from pyspark.sql import functions as f
+
+            return int(frame.where(~f.col("path").rlike(but)).count())
+
+        return self._frame(statement, counted)
 
     def _frame(self, statement: str, use: Callable[[Any], T]) -> T:
         session = self.get()
@@ -363,10 +372,10 @@ class _Run:
         """VACUUM commits twice even if it deletes nothing, so a dry run says first whether there is anything.
 
         It is Delta's own rule, at the cost of a second listing where something is due: what a crashed writer left is
-        told by a listing alone.
+        told by a listing alone. Directories that are empty do not count: one may be of a writer that has just made it.
         """
         statement = f"VACUUM {self.session.table}{retain}"
-        files = self.session.count(f"{statement} DRY RUN")
+        files = self.session.count(f"{statement} DRY RUN", _directories(load_snapshot(self.store)))
         if self.dry_run or not files:
             state: State = "due" if files else "nothing to do"
             return _Done(state, f"{files:,} files that no kept version has", {"files": files})
@@ -453,6 +462,12 @@ class _Run:
         facts = {"files": report.files, "bytes": report.bytes}
         state = self._state if report.files else "nothing to do"
         return _Done(state, f"{report.files:,} files of old indexes", facts)
+
+
+def _directories(snapshot: Snapshot) -> str:
+    """A pattern for the paths of partitions' directories."""
+    names = {name for field_ in partition_fields(snapshot) for name in (field_.name, field_.physical_name)}
+    return f"/({'|'.join(re.escape(name) for name in sorted(names))})=[^/]*/?$" if names else "^$"
 
 
 def _changes_files(snapshot: Snapshot) -> bool:

@@ -1,7 +1,8 @@
 """Lines of text as typed rows, in tasks: what `records` makes of them, as the columns of a frame.
 
-Beside the contract's columns a row has `__reason`, `__origin` and `__raw` where it is a record that does not parse, and
-`__problems` where it shows something about the batch that its task has not seen before.
+Beside the contract's columns a row has `__left`, JSON text of what has no place in them; `__reason`, `__origin` and
+`__raw` where it is a record that does not parse; and `__problems` where it shows something about the batch that its
+task has not seen before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sidecar.pipeline.contract import CORRUPT, RESCUED, Contract, arrow_schema, spark_type
+from delta_sidecar.pipeline.contract import CORRUPT, Contract, arrow_schema, spark_type
 from delta_sidecar.pipeline.records.csv_records import CsvInference, CsvParser, Dialect, header_names
 from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+LEFT: Final = "__left"
 REASON: Final = "__reason"
 RAW: Final = "__raw"
 PROBLEMS: Final = "__problems"
 _NOTES: Final = pa.schema(
-    [(RESCUED, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
+    [(LEFT, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
 )
 
 
@@ -204,7 +206,7 @@ class _Files:
             self.names = header_names(first[:after], dialect, self.origin)
             return piece, [first[after:].encode(dialect.encoding)]
         for at, line in enumerate(lines):
-            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff")
+            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff").removesuffix("\r")
             if parser.is_blank(text):
                 continue
             if not dialect.header:

@@ -39,6 +39,12 @@ _PROCESS = {
     "spark.redaction.regex": SECRET_NAMES,
 }
 _DRIVERS = {"s3": "hadoop-aws", "az": "hadoop-azure", "abfss": "hadoop-azure"}
+_AWS_BUNDLE = "software.amazon.awssdk:bundle"
+"""All of Amazon's SDK, every service of it, in one jar of 686 MB: what the driver for S3 asks for."""
+_AWS_MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+"""What it uses of that: 15 MB."""
+_AWS_VERSIONS = {"3.5.0": "2.35.4"}
+"""The SDK that a version of Hadoop is built with; with another one the bundle is fetched."""
 
 
 @contextmanager
@@ -135,9 +141,22 @@ def _jar_settings(uris: Sequence[str], given: Mapping[str, str]) -> dict[str, st
     present = " ".join(jar.name for jar in jars)
     packages = [] if "delta-spark" in present else [delta_coordinate()]
     drivers = {_DRIVERS[s] for s in (parse_location(uri).scheme for uri in uris) if s in _DRIVERS}
-    packages += [f"org.apache.hadoop:{d}:{_hadoop_version()}" for d in sorted(drivers) if d not in present]
+    missing = [driver for driver in sorted(drivers) if driver not in present]
+    packages += [f"org.apache.hadoop:{driver}:{_hadoop_version()}" for driver in missing]
     found = {"spark.jars": ",".join(map(str, jars)), "spark.jars.packages": ",".join(packages)}
+    # Who names packages, or leaves some out, has chosen a client already.
+    if "hadoop-aws" in missing and not {"spark.jars.packages", "spark.jars.excludes"} & given.keys():
+        found |= _small_aws(found["spark.jars.packages"], _hadoop_version())
     return {k: v for k, v in found.items() if v and k not in given}
+
+
+def _small_aws(packages: str, hadoop: str) -> dict[str, str]:
+    """The parts of Amazon's SDK that the driver for S3 uses, in place of all of it."""
+    sdk = _AWS_VERSIONS.get(hadoop)
+    if sdk is None:
+        return {}
+    modules = [f"software.amazon.awssdk:{module}:{sdk}" for module in _AWS_MODULES]
+    return {"spark.jars.packages": ",".join([packages, *modules]), "spark.jars.excludes": _AWS_BUNDLE}
 
 
 def find_jars() -> list[Path]:

@@ -20,7 +20,7 @@ _shipped: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 def ship(spark: SparkSession) -> None:
     """Send the package to the workers, unless they are on this machine and have it."""
-    if spark in _shipped or _is_here(spark):
+    if spark in _shipped or is_here(spark):
         return
     directory = tempfile.mkdtemp(prefix="delta-sidecar-")
     # Executors fetch it when they first need it, one that comes late too: it stays as long as the session.
@@ -29,8 +29,8 @@ def ship(spark: SparkSession) -> None:
     _shipped.add(spark)
 
 
-def _is_here(spark: SparkSession) -> bool:
-    """A Connect server may be anywhere, whatever its own master is."""
+def is_here(spark: SparkSession) -> bool:
+    """Whether the workers are on this machine. A Connect server may be anywhere, whatever its own master is."""
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
     return not remote and (spark.conf.get("spark.master", "") or "").startswith("local")
 

@@ -192,7 +192,7 @@ class Work:
         for rows in read_groups(self.store, share.groups, SOURCE_COLUMNS, BATCH_ROWS):
             yield _BASE, _base_batch(stats_without_needless_text(rows, self.layout.leaves), maker)
         for commit in share.commits:
-            blocks = CommitBytes(self.store).blocks(commit.file)
+            blocks = CommitBytes(self.store, budget=0).blocks(commit.file)
             for batch in file_batches(blocks, commit.file.path, SOURCE_COLUMNS.names, maker):
                 yield commit.last, batch
 
@@ -272,9 +272,9 @@ def range_numbers(edges: pa.RecordBatch, keys: pa.RecordBatch) -> np.ndarray[Any
     first, count = edges.num_rows, keys.num_rows
     both = pa.concat_tables([pa.Table.from_batches([edges]), pa.Table.from_batches([keys])]).combine_chunks()
     # An edge stands before an equal row.
-    is_row = np.concatenate([np.zeros(first, np.int8), np.ones(count, np.int8)])
-    row = pa.Array.from_buffers(pa.int8(), first + count, [None, pa.py_buffer(is_row)])
-    order = order_of([*(whole(both.column(name)) for name in EDGE_COLUMNS), row])
+    is_edge = np.concatenate([np.ones(first, np.int8), np.zeros(count, np.int8)])
+    edge = pa.Array.from_buffers(pa.int8(), first + count, [None, pa.py_buffer(is_edge)])
+    order = order_of([*(whole(both.column(name)) for name in EDGE_COLUMNS), edge])
     places = np.frombuffer(order.buffers()[1], np.uint64)[: len(order)].astype(np.int64)
     before = np.cumsum(places < first)
     found = np.empty(count, np.int32)

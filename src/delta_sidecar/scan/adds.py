@@ -34,6 +34,8 @@ class _Verdict:
 
     may_match: bool
     stats_matter: bool
+    is_doubted: bool
+    """Whether only the time bucket leaves it out: its own bounds may contradict that."""
 
 
 class AddPruner:
@@ -42,28 +44,34 @@ class AddPruner:
     def __init__(self, pruner: FilePruner) -> None:
         self._timezone = pruner.timezone
         self._by_partition = pruner.by_partition
+        self._by_bucket = pruner.by_bucket
         self._by_stats = pruner.by_stats
+        self._pruner = pruner
         self._kept_anyway = None if self._by_stats is None else _kept_by_partition(pruner.stats_terms)
         self._verdicts: dict[PartitionValues, _Verdict] = {}
 
     @property
     def may_do_without_stats(self) -> bool:
         """Whether partition values may tell of a file that its stats do not matter."""
-        return self._by_partition is not None or self._kept_anyway is not None
+        return self._by_partition is not None or self._by_bucket is not None or self._kept_anyway is not None
 
     def stats_matter(self, adds: Sequence[Add | BareAdd]) -> bool:
         """Whether the stats of any add decide if it may match."""
-        return any(verdict.stats_matter for verdict in self._verdicts_on(adds)[0])
+        return any(verdict.stats_matter or verdict.is_doubted for verdict in self._verdicts_on(adds)[0])
 
     def passing(self, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
         """Which adds may match."""
-        if self._by_partition is None and self._by_stats is None:
+        if self._by_partition is None and self._by_bucket is None and self._by_stats is None:
             return np.ones(len(adds), np.bool_)
         verdicts, numbers = self._verdicts_on(adds)
         flags = np.array([verdict.may_match for verdict in verdicts], np.bool_)[numbers]
+        matter = np.array([verdict.stats_matter for verdict in verdicts], np.bool_)[numbers]
+        doubted = np.flatnonzero(np.array([verdict.is_doubted for verdict in verdicts], np.bool_)[numbers])
+        if len(doubted):
+            matter[doubted] = flags[doubted] = self._contradicted([adds[row] for row in doubted.tolist()])
         if self._by_stats is None:
             return flags
-        undecided = np.flatnonzero(np.array([verdict.stats_matter for verdict in verdicts], np.bool_)[numbers])
+        undecided = np.flatnonzero(matter)
         if len(undecided):
             flags[undecided] = self._may_by_stats(self._by_stats, [adds[row] for row in undecided.tolist()])
         return flags
@@ -93,11 +101,16 @@ class AddPruner:
         rows = add_rows(adds, ["partition_values"])
         everything, nothing = np.ones(len(adds), np.bool_), np.zeros(len(adds), np.bool_)
         passes = everything if self._by_partition is None else self._may(self._by_partition, rows)
+        inside = everything if self._by_bucket is None else self._may(self._by_bucket, rows)
         kept = everything if self._by_stats is None else nothing
         if self._kept_anyway is not None:
             kept = self._may(self._kept_anyway, rows)
-        for add, may, matter in zip(adds, passes.tolist(), (passes & ~kept).tolist(), strict=True):
-            self._verdicts[tuple((add.partitionValues or {}).items())] = _Verdict(may, matter)
+        told = (passes & inside, passes & inside & ~kept, passes & ~inside)
+        for add, *said in zip(adds, *(flags.tolist() for flags in told), strict=True):
+            self._verdicts[tuple((add.partitionValues or {}).items())] = _Verdict(*said)
+
+    def _contradicted(self, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
+        return self._pruner.contradicted(add_rows(adds, ["partition_values"]), [add.stats for add in adds])
 
     def _may(self, condition: Expression, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         bounds = FileBounds(rows, list(columns_of(condition)), self._timezone)

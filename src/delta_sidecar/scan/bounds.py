@@ -21,6 +21,7 @@ from delta_sidecar.scan.expression import Column
 from delta_sidecar.values.comparison import comparable, comparison_type, has_bounds, integers, is_float, valid
 from delta_sidecar.values.partition_values import PartitionColumn, partition_column
 from delta_sidecar.values.stats_json import LeafDecoder, Path, to_bounds, wire_type
+from delta_sidecar.values.type_changes import is_changed_otherwise
 from delta_sidecar.values.widening import Side, converted, widened, without_nan
 
 NUM_RECORDS: Final[Path] = ("numRecords",)
@@ -50,8 +51,9 @@ class BoundsSource(Protocol):
 
 
 def is_prunable(column: Column) -> bool:
-    """Whether anything can be known of a column: a struct, a map, an unknown type say nothing."""
-    return comparison_type(column.type) is not None
+    """Whether anything can be known of a column: a struct, a map, an unknown type say nothing, nor does a column whose
+    older bounds are of a type that does not widen to its own."""
+    return comparison_type(column.type) is not None and not is_changed_otherwise(column.fields[-1])
 
 
 def num_records(stats: pa.Array, stats_parsed: pa.StructArray | None = None) -> pa.Int64Array:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.log.paths import all_plain
 from delta_sidecar.log.schema import PrimitiveType, StructType, arrow_type
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.scan.bounds import FileBounds, is_prunable, num_records
 from delta_sidecar.scan.expression import Column
 from delta_sidecar.scan.stream import FileScan
 from delta_sidecar.settings import Settings
+from delta_sidecar.storage.uri import Location, has_scheme, parse_location, resolve_log_path
 
 
 def stats_columns(schema: StructType, names: Sequence[str] | None) -> list[Column]:
@@ -34,16 +37,47 @@ def _leaves(schema: StructType, above: tuple[object, ...]) -> Iterator[Column]:
 def file_stats(
     snapshot: Snapshot, settings: Settings, paths: Sequence[str], columns: Sequence[Column]
 ) -> pa.RecordBatch:
-    """One row for each live file among `paths`: its row count and each column's bounds and null count."""
-    wanted = arrays.strings(list(paths))
+    """One row for each live file among `paths`: its row count and each column's bounds and null count.
+
+    A path is the log's own, or says where the file is: a local path or URI, decoded or percent-encoded.
+    """
+    wanted = _WantedFiles(paths, parse_location(snapshot.store.root_uri))
     found: list[pa.RecordBatch] = []
     with FileScan(snapshot, settings, columns=["path", "stats"]) as scan:
         for batch in scan:
-            rows = batch.filter(pc.is_in(batch.column("path"), value_set=wanted))
+            rows = batch.filter(wanted.among(batch.column("path")))
             if rows.num_rows:
                 found.append(_typed(rows, columns))
     schema = _schema(columns)
     return pa.Table.from_batches(found, schema).combine_chunks().to_batches()[0] if found else _empty(schema)
+
+
+class _WantedFiles:
+    """Files that are asked for, by the log's text or by their place."""
+
+    def __init__(self, paths: Sequence[str], table: Location) -> None:
+        self._table = table
+        self._texts = arrays.strings(list(paths))
+        self._places = {place.text for path in paths for place in _places(path, table)}
+        below = [table.relative(place) for path in paths for place in _places(path, table)]
+        self._below = arrays.strings([path for path in below if path is not None])
+
+    def among(self, paths: pa.StringArray) -> pa.BooleanArray:
+        """Which of some paths of the log are asked for."""
+        asked = pc.is_in(paths, value_set=self._texts)
+        if all_plain(paths):
+            return pc.or_(asked, pc.is_in(paths, value_set=self._below))
+        places = (resolve_log_path(self._table, path).text in self._places for path in paths.to_pylist())
+        return pc.or_(asked, arrays.booleans(np.fromiter(places, np.bool_, len(paths))))
+
+
+def _places(path: str, table: Location) -> Iterator[Location]:
+    """Where a path may mean: as the log writes it, percent-encoded, and as `file_uris` does, decoded."""
+    yield resolve_log_path(table, path)
+    if has_scheme(path) or (path.startswith("/") and table.scheme == "file"):
+        yield parse_location(path)
+    else:
+        yield table.join(path)
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -6,21 +6,22 @@ time column's bounds. Stored bounds ignore what is unknown: where any row's is, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
 from delta_sidecar.index.entries import KeyValue, PartList
+from delta_sidecar.index.keys import UNFIT, key_array
 from delta_sidecar.index.layout import Layout
 from delta_sidecar.index.part_file import PartFile
-from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
+from delta_sidecar.log.schema import PrimitiveType
 from delta_sidecar.scan.bounds import Bounds, is_prunable
 from delta_sidecar.scan.expression import Column
 from delta_sidecar.scan.row_groups import chunk_bounds, statistics_of
-from delta_sidecar.values.comparison import decimals, float64s, has_bounds, is_float, power_of_ten
+from delta_sidecar.values.comparison import has_bounds, is_float
 from delta_sidecar.values.widening import Side, widened
 
 _TIMESTAMP: Final = PrimitiveType("timestamp")
@@ -54,8 +55,8 @@ class PartBounds:
         if not is_prunable(column) or not (column.is_partition or has_bounds(column.type)):
             return None
         try:
-            minimum, maximum = (_key_array(_known(values, unknown), column.type) for values in (low, high))
-        except (ValueError, TypeError, AttributeError, OverflowError):
+            minimum, maximum = (key_array(_known(values, unknown), column.type) for values in (low, high))
+        except UNFIT:
             return None
         return _stored(column, minimum, maximum, len(unknown))
 
@@ -129,59 +130,3 @@ def _stored(column: Column, minimum: pa.Array, maximum: pa.Array, count: int) ->
         maximum = widened(maximum, column.fields[-1], Side.MAXIMUM)
     unknown = arrays.nulls(count, pa.int64())
     return Bounds(minimum, maximum, unknown, unknown, may_hold_nan=is_float(column.type))
-
-
-def _key_array(values: Sequence[KeyValue], data_type: DataType) -> pa.Array:
-    """Key values of a manifest in the column's comparison type."""
-    return _MAKERS[_kind(data_type)](values, data_type)
-
-
-def _kind(data_type: DataType) -> str:
-    match data_type:
-        case DecimalType():
-            return "decimal"
-        case PrimitiveType("string" | "binary" as name):
-            return name
-        case PrimitiveType("float" | "double"):
-            return "float"
-    return "integer"
-
-
-def _integers(values: Sequence[Any], _: DataType) -> pa.Array:
-    if any(v is not None and type(v) is not int for v in values):
-        raise ValueError("not a whole number")
-    return arrays.int64s(values)
-
-
-def _decimals(values: Sequence[Any], data_type: DataType) -> pa.Array:
-    assert isinstance(data_type, DecimalType)
-    unscaled: list[int | None] = []
-    for value in values:
-        digits, _, scale = (value or "").partition("e-")
-        if value is not None and (
-            int(scale) != data_type.scale or abs(int(digits)) >= power_of_ten(data_type.precision)
-        ):
-            raise ValueError("not of this scale")
-        unscaled.append(None if value is None else int(digits))
-    return decimals(unscaled, pa.decimal128(data_type.precision, data_type.scale))
-
-
-def _texts(values: Sequence[Any], _: DataType) -> pa.Array:
-    return arrays.strings(values).view(pa.binary())
-
-
-def _bytes(values: Sequence[Any], _: DataType) -> pa.Array:
-    return arrays.binaries([None if v is None else bytes.fromhex(v) for v in values])
-
-
-def _floats(values: Sequence[Any], _: DataType) -> pa.Array:
-    return float64s([None if v is None else float(v) for v in values])
-
-
-_MAKERS: Final[dict[str, Callable[[Sequence[Any], DataType], pa.Array]]] = {
-    "integer": _integers,
-    "decimal": _decimals,
-    "string": _texts,
-    "binary": _bytes,
-    "float": _floats,
-}

@@ -1,4 +1,4 @@
-"""The live files of an index, newest bucket first: parts chosen by the manifest, fetched ahead, decoded in order.
+"""The live files of an index, the greatest keys first: parts chosen by the manifest, fetched ahead, decoded in order.
 
 A predicate on columns whose bounds stand in the stats file is tried on these alone first: of a part in which no file
 may match, the core is never fetched.
@@ -10,28 +10,39 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.base import IndexBase
 from delta_sidecar.index.columns import KINDS, STATS_JSON
-from delta_sidecar.index.entries import KeyValue, PartEntry
+from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.keys import PartOrder
 from delta_sidecar.index.part_cache import fetch_core_cached
 from delta_sidecar.index.part_file import PartFile, fetch_stats
-from delta_sidecar.index.part_reader import PartRows, StatsColumns, are_known, bounds_only, part_keys
+from delta_sidecar.index.part_reader import (
+    PartRows,
+    StatsColumns,
+    are_known,
+    bounds_only,
+    key_in_stats,
+    key_path,
+    part_keys,
+)
 from delta_sidecar.index.parts import ROW_GROUP_ROWS
+from delta_sidecar.index.rows import order_of
 from delta_sidecar.log.file_rows import FileColumns
 from delta_sidecar.log.replay import Replay, without
-from delta_sidecar.scan.expression import Expression
-from delta_sidecar.scan.files import FilePruner
+from delta_sidecar.scan.bucket import BucketRanges
+from delta_sidecar.scan.files import FilePruner, output_schema, project
 from delta_sidecar.scan.part_bounds import GroupBounds, PartBounds
 from delta_sidecar.scan.prefetch import Ahead, Ordered
 from delta_sidecar.scan.prune import may_match
@@ -53,6 +64,8 @@ _FEW_KEPT = 4
 """One row in so many is few."""
 _CELLS = 1 << 21
 """Values of stats decoded at a time where all of them are wanted."""
+_KEY = "sort key\0"
+"""The column of the sort keys of rows that are being merged."""
 _ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
 
 
@@ -62,6 +75,8 @@ class Listed:
 
     rows: pa.RecordBatch
     considered: int
+    is_projected: bool = False
+    """Whether the rows have the columns of the output already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +112,30 @@ class _Chosen:
     """Whether the stats have had their say: no bound is unknown, and none stands in the core."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Neighbouring rows of a row group, which are decoded together."""
+
+    rows: PartRows
+    span: _Span
+    chosen: _Chosen
+    core: pa.RecordBatch | None = None
+    """Where it is decoded already; None for a whole row group that is not."""
+    stats: pa.Table | None = None
+    """All stats of its rows, where they were asked for."""
+
+    def decoded(self) -> _Chunk:
+        return self if self.core is not None else replace(self, core=self.rows.core(self.span.group))
+
+    def cut(self, start: int, count: int) -> _Chunk:
+        """Some of its rows."""
+        assert self.core is not None
+        stats = None if self.stats is None else self.stats.slice(start, count)
+        span = replace(self.span, start=self.span.start + start, count=count)
+        return replace(self, span=span, core=self.core.slice(start, count), stats=stats)
+
+
+@dataclass
 class PartScan:
     """One pass over the parts of an index: `listed` is consumed once, `close` stops it."""
 
@@ -106,10 +144,12 @@ class PartScan:
     columns: FileColumns
     settled_columns: FileColumns
     """What is left to read of a part whose stats have been pruned by already."""
-    pruning: Expression | None
+    pruning: BucketRanges | None
     pruner: FilePruner
     timezone: str
     replay: Replay
+    output: Sequence[str] = ()
+    """The columns of the listing."""
     limit: int | None = None
     depth: int = 3
     """Row groups decoded ahead of the consumer."""
@@ -145,6 +185,9 @@ class PartScan:
     def listed(self) -> Iterator[Listed]:
         """The live files that may match, a row group at a time."""
         self.begin()
+        if self.limit is not None and self._order.overlap(self._parts):
+            yield from self._merged()
+            return
         rows = self.base.manifest.parts.rows
         many = sum(rows[part] for part in self._parts) > _FEW_ROWS
         alone = not many or self.limit is not None or self.columns.all_stats
@@ -189,8 +232,25 @@ class PartScan:
         chosen: Sequence[int] = range(len(parts))
         if self.pruning is not None:
             bounds = PartBounds(parts, self.base.layout, self.timezone)
-            chosen = np.flatnonzero(arrays.to_numpy_bool(may_match(self.pruning, bounds, len(parts)))).tolist()
-        return sorted(chosen, key=lambda part: _order(parts.key_max[part]), reverse=True)
+            flags = arrays.to_numpy_bool(may_match(self.pruning.whole, bounds, len(parts)))
+            doubted = np.array([not self._buckets_are_checked(count) for count in parts.off_bucket], np.bool_)
+            if doubted.any() and self.pruning.derived is not None:
+                flags |= doubted & arrays.to_numpy_bool(may_match(self.pruning.predicate, bounds, len(parts)))
+            chosen = np.flatnonzero(flags).tolist()
+        return self._order.newest_first(chosen)
+
+    def _buckets_are_checked(self, off_bucket: int) -> bool:
+        """Whether the builder held the rows of a part against the very buckets that are pruned by, and none is off."""
+        return off_bucket == 0 and self._buckets_are_known
+
+    @cached_property
+    def _buckets_are_known(self) -> bool:
+        known = self.base.layout.buckets
+        return self.pruning is None or all(bucket.form in known for bucket in self.pruning.buckets)
+
+    @property
+    def _order(self) -> PartOrder:
+        return self.base.part_order
 
     def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
         if part.stats is None:
@@ -223,7 +283,7 @@ class PartScan:
             stats = file.read(range(file.metadata.num_row_groups), file.positions(paths))
             keep = arrays.to_numpy_bool(self.pruner.passing(bounds_only(stats, self.base.layout)))
             if keep.any():
-                is_settled = self._is_settled(stats)
+                is_settled = self._is_settled(stats) and self._buckets_are_checked(part.off_bucket)
                 yield _Chosen(part, keep, None if is_settled else stats, is_settled)
 
     def _is_settled(self, stats: pa.Table) -> bool:
@@ -236,65 +296,73 @@ class PartScan:
     def _tasks(self) -> Iterator[Callable[[], tuple[_Span, Listed]]]:
         assert self._cores is not None
         for chosen, core in self._cores:
-            columns = self.settled_columns if chosen.is_settled else self.columns
-            rows = PartRows(core, chosen.part, columns, self.base.layout)
-            groups = self._groups(core, rows, chosen.keep)
-            if not groups:
-                continue
-            self._few_are_kept = chosen.keep is not None and int(chosen.keep.sum()) * _FEW_KEPT < len(chosen.keep)
-            self.counts.parts_read += 1
-            self.counts.row_groups_read += len(groups)
-            if self.columns.all_stats and chosen.part.stats is not None:
-                yield from self._with_all_stats(chosen.part, rows, set(groups))
-            else:
-                yield from (partial(self._group, rows, group, chosen) for group in groups)
+            yield from (partial(self._listed, chunk) for chunk in self._chunks(chosen, core))
+
+    def _chunks(self, chosen: _Chosen, core: PartFile) -> Iterator[_Chunk]:
+        """What is to be looked at of a part, in its order."""
+        columns = self.settled_columns if chosen.is_settled else self.columns
+        rows = PartRows(core, chosen.part, columns, self.base.layout)
+        groups = self._groups(core, rows, chosen)
+        if not groups:
+            return
+        self._few_are_kept = chosen.keep is not None and int(chosen.keep.sum()) * _FEW_KEPT < len(chosen.keep)
+        self.counts.parts_read += 1
+        self.counts.row_groups_read += len(groups)
+        if self.columns.all_stats and chosen.part.stats is not None:
+            yield from self._with_all_stats(chosen, rows, set(groups))
+        else:
+            spans = (_Span(chosen.part, group, 0, rows.group_rows[group]) for group in groups)
+            yield from (_Chunk(rows, span, chosen) for span in spans)
 
     def _tasks_ahead(self) -> int:
         """More of them where little is left of a row group: while the stats of the next part are looked at, the helpers
         need something to do."""
         return 2 * self.depth if self._few_are_kept else self.depth
 
-    def _groups(self, core: PartFile, rows: PartRows, keep: Flags | None) -> list[int]:
-        """The row groups of a part that may hold a match, the newest first."""
+    def _groups(self, core: PartFile, rows: PartRows, chosen: _Chosen) -> list[int]:
+        """The row groups of a part that may hold a match, in their order: the newest first."""
         count = len(rows.group_rows)
         flags = np.ones(count, np.bool_)
         if self.pruning is not None:
             bounds = GroupBounds(core, self.base.layout, self.timezone)
-            flags = arrays.to_numpy_bool(may_match(self.pruning, bounds, count))
-        if keep is not None:
+            is_checked = self._buckets_are_checked(chosen.part.off_bucket)
+            condition = self.pruning.whole if is_checked else self.pruning.predicate
+            flags = arrays.to_numpy_bool(may_match(condition, bounds, count))
+        if (keep := chosen.keep) is not None:
             flags &= [bool(keep[rows.span(group)].any()) for group in range(count)]
-        return np.flatnonzero(flags).tolist()[::-1]
+        found: list[int] = np.flatnonzero(flags).tolist()
+        return found
 
-    def _group(self, rows: PartRows, group: int, chosen: _Chosen) -> tuple[_Span, Listed]:
-        core, span = rows.core(group), rows.span(group)
-        stats = None if chosen.stats is None else chosen.stats.slice(span.start, span.stop - span.start)
-        handed_out = _Span(chosen.part, group, 0, core.num_rows)
-        if chosen.keep is not None and not (keep := chosen.keep[span]).all():
+    def _listed(self, chunk: _Chunk) -> tuple[_Span, Listed]:
+        return chunk.span, self._live(chunk.decoded())
+
+    def _live(self, chunk: _Chunk, keys: pa.Array | None = None) -> Listed:
+        """The live files of a chunk that may match; with their sort keys in a column of their own, where these are
+        given. What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
+        rows, core, chosen, stats = chunk.rows, chunk.core, chunk.chosen, chunk.stats
+        assert core is not None
+        if keys is not None:
+            core = core.append_column(_KEY, keys)
+        first = rows.span(chunk.span.group).start + chunk.span.start
+        if chosen.stats is not None:
+            stats = chosen.stats.slice(first, chunk.span.count)
+        if chosen.keep is not None and not (keep := chosen.keep[first : first + chunk.span.count]).all():
             core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
-        found = self._live(rows, core, stats, rows.path_range(group), chosen.is_settled)
-        return handed_out, Listed(found.rows, found.considered + handed_out.count - core.num_rows)
-
-    def _live(
-        self,
-        rows: PartRows,
-        core: pa.RecordBatch,
-        stats: pa.Table | None,
-        within: tuple[bytes, bytes] | None = None,
-        stats_are_settled: bool = False,
-    ) -> Listed:
-        """What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
+        by_stats = chunk.span.count - core.num_rows
+        within = None if self.columns.all_stats and chunk.stats is not None else rows.path_range(chunk.span.group)
         hidden = self.replay.hidden(*rows.keys(core), within)
         if hidden is not None:
             core = without(core, hidden)
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
         live = rows.listed(core, stats)
-        return Listed(self.pruner.prune(live, stats_are_settled), live.num_rows)
+        if keys is not None:
+            live = live.append_column(_KEY, core.column(_KEY))
+        is_checked = self._buckets_are_checked(chosen.part.off_bucket)
+        return Listed(self.pruner.prune(live, chosen.is_settled, is_checked), by_stats + live.num_rows)
 
-    def _with_all_stats(
-        self, part: PartEntry, rows: PartRows, groups: set[int]
-    ) -> Iterator[Callable[[], tuple[_Span, Listed]]]:
-        """Rows with all their stats. The stats file is decoded a little at a time, so the groups come oldest first."""
-        file = fetch_stats(self.store, self.base.directory, part, _ALL_STATS)
+    def _with_all_stats(self, chosen: _Chosen, rows: PartRows, groups: set[int]) -> Iterator[_Chunk]:
+        """Rows with all their stats. The stats file is decoded a little at a time."""
+        file = fetch_stats(self.store, self.base.directory, chosen.part, _ALL_STATS)
         positions = file.positions(_ALL_STATS)
         step = max(256, min(ROW_GROUP_ROWS, _CELLS // max(1, len(positions))))
         stats = _Slices(file.batches(positions, step))
@@ -303,11 +371,125 @@ class PartScan:
             for at in range(0, count, step):
                 beside = stats.take(min(step, count - at))
                 if core is not None:
-                    span = _Span(part, group, at, beside.num_rows)
-                    yield partial(self._beside, span, rows, core.slice(at, step), beside)
+                    span = _Span(chosen.part, group, at, beside.num_rows)
+                    yield _Chunk(rows, span, chosen, core.slice(at, step), beside)
 
-    def _beside(self, span: _Span, rows: PartRows, core: pa.RecordBatch, stats: pa.Table) -> tuple[_Span, Listed]:
-        return span, self._live(rows, core, stats)
+    # Parts whose keys overlap, merged.
+
+    def _merged(self) -> Iterator[Listed]:
+        """The live files that may match in the order of their keys, out of parts whose ranges of keys overlap: those of
+        files that were written late, or without a key. A part is opened when its greatest key has its turn."""
+        assert self._cores is not None
+        opened: list[_Run] = []
+        waiting, cores = deque(self._parts), iter(self._cores)
+        try:
+            while True:
+                self._open_next(opened, waiting, cores)
+                if not opened:
+                    return
+                floor = self._floor(opened, waiting)
+                pieces = [piece for run in opened for piece in run.down_to(floor)]
+                self._handed_out += [chunk.span for chunk, _ in pieces]
+                yield self._in_order([self._live(chunk, keys) for chunk, keys in pieces])
+                opened = [run for run in opened if run.chunk is not None]
+        finally:
+            self.close()
+
+    def _open_next(self, opened: list[_Run], waiting: deque[int], cores: Iterator[tuple[_Chosen, PartFile]]) -> None:
+        """Open the parts that may hold a greater key than those that are open."""
+        while waiting and (not opened or _below(max(opened, key=_top).top, self._order.highs[waiting[0]])):
+            chosen, core = next(cores, (None, None))
+            if chosen is None or core is None:
+                waiting.clear()
+                return
+            while self.base.manifest.parts[waiting.popleft()].id != chosen.part.id:
+                pass  # by its stats, that one holds no match
+            run = _Run(self._chunks(chosen, core), self._keys_of(chosen.part))
+            if run.chunk is not None:
+                opened.append(run)
+
+    def _floor(self, opened: Sequence[_Run], waiting: Sequence[int]) -> Any:
+        """The least key down to which all rows are in chunks that are decoded; None for all rows."""
+        floors = [run.bottom for run in opened if run.has_more]
+        floors += [self._order.highs[part] for part in waiting][:1]
+        known = [floor for floor in floors if floor is not None]
+        return max(known) if known else None
+
+    def _keys_of(self, part: PartEntry) -> Callable[[_Chunk], pa.Array]:
+        """What gives the sort keys of chunks of a part."""
+        layout, stats = self.base.layout, None
+        if key_in_stats(part, layout):
+            stats = fetch_stats(self.store, self.base.directory, part, [key_path(layout)])
+
+        def keys(chunk: _Chunk) -> pa.Array:
+            return chunk.rows.sort_keys(chunk.span.group, stats).slice(chunk.span.start, chunk.span.count)
+
+        return keys
+
+    def _in_order(self, found: Sequence[Listed]) -> Listed:
+        """Rows of several parts as one batch in the order of their keys, with the columns of the listing."""
+        keys = pa.concat_arrays([some.rows.column(_KEY) for some in found])
+        rows = pa.Table.from_batches([project(some.rows, self.output) for some in found])
+        ordered = rows.take(order_of([keys])).combine_chunks().to_batches()
+        nothing = pa.RecordBatch.from_pylist([], output_schema(self.output))
+        batch = ordered[0] if ordered else nothing
+        return Listed(batch, sum(some.considered for some in found), is_projected=True)
+
+
+class _Run:
+    """What is left of a part that is being merged with others."""
+
+    def __init__(self, chunks: Iterator[_Chunk], keys_of: Callable[[_Chunk], pa.Array]) -> None:
+        self._chunks = chunks
+        self._keys_of = keys_of
+        self._next = next(chunks, None)
+        self._keys: pa.Array = None
+        self.chunk: _Chunk | None = None
+        """Decoded, what is left of it; None at the end."""
+        self._advance()
+
+    @property
+    def has_more(self) -> bool:
+        return self._next is not None
+
+    @property
+    def top(self) -> Any:
+        """The greatest key that is left; None where no key is known."""
+        return self._keys[0].as_py()
+
+    @property
+    def bottom(self) -> Any:
+        """The least key of the chunk."""
+        return self._keys[len(self._keys) - 1].as_py()
+
+    def down_to(self, floor: Any) -> list[tuple[_Chunk, pa.Array]]:
+        """Take the rows of the chunk whose keys are not below the floor, and their keys."""
+        assert self.chunk is not None
+        count = len(self._keys)
+        if floor is not None:
+            count = pc.greater_equal(self._keys, pa.scalar(floor, self._keys.type)).true_count
+        if not count:
+            return []
+        taken = self.chunk.cut(0, count), self._keys.slice(0, count)
+        if count < len(self._keys):
+            self.chunk, self._keys = self.chunk.cut(count, len(self._keys) - count), self._keys.slice(count)
+        else:
+            self._advance()
+        return [taken]
+
+    def _advance(self) -> None:
+        following, self._next = self._next, next(self._chunks, None)
+        self.chunk = None if following is None else following.decoded()
+        self._keys = None if self.chunk is None else self._keys_of(self.chunk)
+
+
+def _below(one: Any, other: Any) -> bool:
+    """Whether a key is below another; null is below all."""
+    return other is not None and (one is None or bool(one < other))
+
+
+def _top(run: _Run) -> tuple[bool, Any]:
+    return run.top is not None, run.top
 
 
 class _Slices:
@@ -334,8 +516,3 @@ def _stats_size(part: PartEntry) -> int:
 
 def _core_size(chosen: _Chosen) -> int:
     return chosen.part.core.size
-
-
-def _order(key: KeyValue) -> tuple[bool, bool, float | str]:
-    """Where a key stands among others; none comes first."""
-    return key is not None, isinstance(key, str), 0 if key is None else key

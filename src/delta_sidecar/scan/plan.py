@@ -41,8 +41,10 @@ class ScanPlan:
         lines = [
             f"table      {self.table}",
             f"version    {self.version} (protocol and metadata from the {self.state_source})",
-            f"base       {self.base}, {self.base_bytes:,} bytes" if self.base_bytes else f"base       {self.base}",
-            f"tail       {self.tail}, {self.tail_bytes:,} bytes",
+            f"base       {self.base}, {counted(self.base_bytes, 'byte')}"
+            if self.base_bytes
+            else f"base       {self.base}",
+            f"tail       {self.tail}, {counted(self.tail_bytes, 'byte')}",
             f"strategy   {self.strategy}: {self.reason}",
             f"predicate  {self.predicate or 'none'}",
             f"columns    {', '.join(self.columns)}",
@@ -57,18 +59,23 @@ class ScanPlan:
         return "\n".join(lines)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things, in words: `1 file`, `2 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def choose_strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
     """The strategy of a scan and the reason for it."""
     if wanted != "auto":
         return wanted, "asked for"
     tail = snapshot.segment
     if limit is not None:
-        return "reverse", f"the newest commits may hold the {limit:,} files asked for"
+        return "reverse", f"the newest commits may hold the {counted(limit, 'file')} asked for"
     if len(tail.commits) > SPECULATIVE_COMMITS:
-        return "reverse", f"a tail of {len(tail.commits):,} commits is emitted while it is fetched"
+        return "reverse", f"a tail of {counted(len(tail.commits), 'commit')} is emitted while it is fetched"
     if tail.tail_bytes > _SMALL_TAIL:
-        return "reverse", f"a tail of {tail.tail_bytes:,} bytes is emitted while it is read"
-    return "forward", f"a tail of {tail.tail_bytes:,} bytes is read at once"
+        return "reverse", f"a tail of {counted(tail.tail_bytes, 'byte')} is emitted while it is read"
+    return "forward", f"a tail of {counted(tail.tail_bytes, 'byte')} is read at once"
 
 
 def make_plan(
@@ -89,7 +96,7 @@ def make_plan(
         base=str(segment.base) if segment.base else "none: the log from version 0",
         base_bytes=segment.base.size if segment.base else 0,
         commits=len(commits),
-        tail=f"{len(commits)} commits ({span})",
+        tail=f"{counted(len(commits), 'commit')} ({span})",
         tail_bytes=segment.tail_bytes,
         state_source=snapshot.state_source,
         strategy=strategy[0],

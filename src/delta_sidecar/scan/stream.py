@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, islice
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from delta_sidecar.errors import (
     CorruptIndexError,
     CorruptLogError,
-    InputError,
     LogGapError,
     ObjectNotFoundError,
     OptionError,
@@ -33,12 +35,13 @@ from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, newest_first
 from delta_sidecar.log.warm import forget
 from delta_sidecar.scan.adds import AddPruner
-from delta_sidecar.scan.bucket import with_bucket_ranges
+from delta_sidecar.scan.bucket import BucketRanges, bucket_ranges
 from delta_sidecar.scan.expression import Expression
 from delta_sidecar.scan.files import FilePruner, output_columns, output_schema, project, source_columns
 from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.scan.once import OneReading, rest_of
 from delta_sidecar.scan.parts import Listed, PartScan
-from delta_sidecar.scan.plan import ScanPlan, choose_strategy, make_plan
+from delta_sidecar.scan.plan import ScanPlan, choose_strategy, counted, make_plan
 from delta_sidecar.scan.prefetch import Interleaved
 from delta_sidecar.settings import STRATEGIES, Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
@@ -55,10 +58,11 @@ _MERGED_ROWS = 10_000
 
 
 class FileScan:
-    """One listing of a snapshot's live files, as a stream of Arrow batches. It can be consumed once.
+    """One listing of a snapshot's live files, as a stream of Arrow batches.
 
     Iterate it, or hand it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
-    to stop early.
+    to stop early. It can be read once: at its end, after `close`, and once it is handed on it raises
+    `ConsumedStreamError`.
     """
 
     def __init__(
@@ -70,7 +74,7 @@ class FileScan:
         limit: int | None = None,
         strategy: str | None = None,
     ) -> None:
-        check_limit(limit)
+        limit = checked_limit(limit)
         self._snapshot = self._pinned = snapshot
         self._settings = settings
         self._limit = limit
@@ -89,12 +93,14 @@ class FileScan:
         self._started = time.perf_counter()
         self._cost_before = _cost(snapshot)
         self._batches = self._run()
+        self._reading = OneReading("listing of files")
 
     @cached_property
     def plan(self) -> ScanPlan:
         """What the scan will read, in which order, and why. Made when it is asked for: the first file does without."""
         stats = self._pruner.stats_columns
-        return make_plan(self._pinned, self._chosen, self._predicate, self._pruning, stats, self._output, self._limit)
+        whole = None if self._pruning is None else self._pruning.whole
+        return make_plan(self._pinned, self._chosen, self._predicate, whole, stats, self._output, self._limit)
 
     @property
     def schema(self) -> pa.Schema:
@@ -112,28 +118,42 @@ class FileScan:
         """The plan, and what the scan has done so far."""
         done = self.metrics
         counts = (
-            f"{done.files_emitted:,} files emitted, {done.files_pruned:,} of {done.files_considered:,} pruned, "
-            f"{done.commits_scanned} of {done.commits_total} commits, "
-            + (f"{done.parts_read} of {done.parts_total} parts and " if done.parts_total else "")
-            + f"{done.row_groups_read} of {done.row_groups_total} row groups read"
+            f"{counted(done.files_emitted, 'file')} emitted, "
+            f"{done.files_pruned:,} of {done.files_considered:,} pruned, "
+            f"{done.commits_scanned:,} of {counted(done.commits_total, 'commit')}, "
+            + (f"{done.parts_read:,} of {counted(done.parts_total, 'part')} and " if done.parts_total else "")
+            + f"{done.row_groups_read:,} of {counted(done.row_groups_total, 'row group')} read"
         )
-        cost = f"{done.requests:,} requests, {done.bytes_read:,} bytes, {done.elapsed_s:.3f} s"
+        cost = f"{counted(done.requests, 'request')}, {counted(done.bytes_read, 'byte')}, {done.elapsed_s:.3f} s"
         fallback = f"\nfallback   {done.fallback_reason}" if done.fallback_reason else ""
         return f"{self.plan}\ntier       {done.tier}{fallback}\ndone       {counts}\ncost       {cost}"
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self._batches
+        self._reading.begin()
+        return _Batches(self._next, self.close)
+
+    def _next(self) -> pa.RecordBatch:
+        self._reading.check()
+        try:
+            return next(self._batches)
+        except StopIteration:
+            self._reading.finish()
+            raise
+        except BaseException:
+            self._reading.fail()
+            raise
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The stream as a `RecordBatchReader`."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches)
+        self._reading.hand_on()
+        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
 
     def read_all(self) -> pa.Table:
         """All files at once, in memory."""
-        return pa.Table.from_batches(list(self._batches), self.schema)
+        return pa.Table.from_batches(list(self), self.schema)
 
     def __enter__(self) -> FileScan:
         return self
@@ -145,6 +165,7 @@ class FileScan:
 
     def close(self) -> None:
         """Stop: nothing is requested after this returns."""
+        self._reading.close()
         self._batches.close()
 
     def _run(self) -> Generator[pa.RecordBatch]:
@@ -173,7 +194,7 @@ class FileScan:
         self._metrics.files_pruned += listed.considered - kept.num_rows
         if self._limit is not None:
             kept = kept.slice(0, self._limit - emitted)
-        return project(kept, self._output)
+        return kept if listed.is_projected else project(kept, self._output)
 
     def _note_emission(self, emitted: int) -> None:
         self._metrics.files_emitted = emitted
@@ -199,6 +220,7 @@ class FileScan:
                 self._snapshot = load_snapshot(
                     self._snapshot.store, self._snapshot.version, self._settings.commit_parallelism
                 )
+                self._metrics.commits_scanned, self._metrics.commits_total = 0, len(self._snapshot.segment.commits)
 
     def _live_rows(self) -> Iterator[Listed]:
         """The one replay over the tail, then over the base; a broken base means the next, with a longer tail."""
@@ -243,6 +265,7 @@ class FileScan:
             pruner=self._pruner,
             timezone=self._settings.partition_timezone,
             replay=replay,
+            output=self._output,
             limit=self._limit,
             depth=self._settings.row_groups_per_batch,
         )
@@ -358,9 +381,25 @@ class FileScan:
         self._metrics.tier, self._metrics.fallback_reason = "log", str(error)
         _log.warning("%s was not used: %s", snapshot.segment.base, error)
         try:
-            return snapshot.on_older_base()
+            older = snapshot.on_older_base()
         except (LogGapError, VersionNotFoundError):
             raise error from None
+        self._metrics.commits_total += len(older[1])
+        return older
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """An iterator of a scan's batches."""
+
+    take: Callable[[], pa.RecordBatch]
+    close: Callable[[], None]
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return self.take()
 
 
 def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
@@ -371,17 +410,21 @@ def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
 
 
-def _pruning(snapshot: Snapshot, predicate: Expression | None) -> Expression | None:
+def _pruning(snapshot: Snapshot, predicate: Expression | None) -> BucketRanges | None:
     """The predicate and what it implies for generated time buckets."""
     if predicate is None:
         return None
     generated = supports_generated_columns(snapshot.protocol)
-    return with_bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
+    return bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
 
 
-def check_limit(limit: int | None) -> None:
-    if limit is not None and (type(limit) is not int or limit < 0):
-        raise InputError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
+def checked_limit(limit: Any) -> int | None:
+    """The limit, no greater than any count can be; `OptionError` for what is none."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
+        raise OptionError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
+    return min(int(limit), sys.maxsize)
 
 
 def _check_strategy(strategy: str) -> str:

@@ -116,8 +116,7 @@ def canonical_uri(text: str | os.PathLike[str]) -> str:
 
 def resolve_log_path(table: Location, log_path: str) -> Location:
     """The place a path in the log means: relative to the table, or absolute with or without a scheme."""
-    match = _SCHEME.match(log_path)
-    if match is not None and _is_scheme(match[1]):
+    if has_scheme(log_path):
         return _absolute(log_path)
     decoded = unquote(log_path)
     if decoded.startswith("//"):
@@ -127,6 +126,12 @@ def resolve_log_path(table: Location, log_path: str) -> Location:
     else:
         path = _normal(f"{table.path.rstrip('/')}/{decoded}")
     return replace(table, path=path if table.scheme == "file" else path.strip("/"))
+
+
+def has_scheme(log_path: str) -> bool:
+    """Whether a path is a URI of a kind of store that is known."""
+    match = _SCHEME.match(log_path)
+    return match is not None and _is_scheme(match[1])
 
 
 def _absolute(log_path: str) -> Location:

@@ -7,7 +7,9 @@ the field, the last of two equal keys counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 from operator import attrgetter
@@ -36,6 +38,7 @@ _SPECIAL_FLOATS: Final = {
     "+Infinity": float("inf"),
     "-Infinity": float("-inf"),
 }
+_UNNAMEABLE: Final = re.compile(r'["\\\x00-\x1f]')
 _RAW_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -72,14 +75,13 @@ def to_bounds(values: Sequence[Any], data_type: DataType, side: Side) -> pa.Arra
 class LeafDecoder:
     """Reads a fixed set of leaves out of stats texts."""
 
-    __slots__ = ("_decode", "_getters", "_struct", "_tree")
+    __slots__ = ("_decode", "_getters", "_object")
 
     def __init__(self, leaves: Mapping[Path, Any]) -> None:
         """`leaves` gives each leaf's path and Python type."""
-        self._tree: Tree = _tree(leaves)
-        self._struct, names = _struct_of(self._tree)
-        self._decode = msgspec.json.Decoder(self._struct).decode
-        self._getters = {path: attrgetter(names[path]) for path in leaves}
+        self._object = _object_of(_tree(leaves))
+        self._decode = msgspec.json.Decoder(self._object.struct).decode if self._object.is_nameable else None
+        self._getters = {path: attrgetter(name) for path, name in self._object.attributes().items()}
 
     def read(self, stats: pa.Array) -> dict[Path, list[Any]]:
         """The values of each leaf, row by row; None where unknown."""
@@ -99,6 +101,8 @@ class LeafDecoder:
 
     def _rows(self, texts: Sequence[Text | None]) -> list[Any]:
         decode = self._decode
+        if decode is None:
+            return [self._row(text) for text in texts]
         try:
             return [decode(text) for text in texts]  # type: ignore[arg-type]
         except (msgspec.DecodeError, TypeError, UnicodeDecodeError):
@@ -106,11 +110,13 @@ class LeafDecoder:
 
     def _row(self, text: Text | None) -> Any:
         if text is None:
-            return self._struct()
+            return self._object.struct()
+        if self._decode is None:
+            return _leaf_by_leaf(text, self._object)
         try:
             return self._decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return _leaf_by_leaf(text, self._tree, self._struct)
+            return _leaf_by_leaf(text, self._object)
 
 
 def _tree(leaves: Mapping[Path, Any]) -> Tree:
@@ -123,35 +129,56 @@ def _tree(leaves: Mapping[Path, Any]) -> Tree:
     return root
 
 
-def _struct_of(tree: Tree) -> tuple[Any, dict[Path, str]]:
-    """A struct type with fields `f0`, `f1`, …, in the tree's order, and the dotted attribute of each leaf."""
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A JSON object of which some keys are wanted."""
+
+    struct: Any
+    """A struct type with fields `f0`, `f1`, …, in the order of the keys."""
+    keys: dict[str, Any]
+    """Keys to objects below, or at a leaf to its Python type."""
+    is_nameable: bool
+    """Whether msgspec takes the keys as names: not those with quotes, backslashes or control characters."""
+
+    def attributes(self) -> dict[Path, str]:
+        """The dotted attribute of each leaf."""
+        found: dict[Path, str] = {}
+        for i, (key, node) in enumerate(self.keys.items()):
+            if isinstance(node, _Object):
+                found |= {(key, *path): f"f{i}.{name}" for path, name in node.attributes().items()}
+            else:
+                found[(key,)] = f"f{i}"
+        return found
+
+
+def _object_of(tree: Tree) -> _Object:
+    keys = {key: _object_of(node) if isinstance(node, dict) else node for key, node in tree.items()}
     fields: list[tuple[str, Any, Any]] = []
-    attributes: dict[Path, str] = {}
-    for i, (key, node) in enumerate(tree.items()):
-        if isinstance(node, dict):
-            nested, inner = _struct_of(node)
-            fields.append((f"f{i}", nested, msgspec.field(default_factory=nested)))
-            attributes |= {(key, *path): f"f{i}.{name}" for path, name in inner.items()}
+    for i, node in enumerate(keys.values()):
+        if isinstance(node, _Object):
+            fields.append((f"f{i}", node.struct, msgspec.field(default_factory=node.struct)))
         else:
             fields.append((f"f{i}", node | None, None))
-            attributes[(key,)] = f"f{i}"
-    rename = {f"f{i}": key for i, key in enumerate(tree)}
-    return msgspec.defstruct("Leaves", fields, rename=rename, gc=False), attributes
+    is_nameable = not any(map(_UNNAMEABLE.search, keys))
+    rename = {f"f{i}": key for i, key in enumerate(keys)} if is_nameable else None
+    struct = msgspec.defstruct("Leaves", fields, rename=rename, gc=False)
+    below = all(node.is_nameable for node in keys.values() if isinstance(node, _Object))
+    return _Object(struct, keys, is_nameable and below)
 
 
-def _leaf_by_leaf(text: Text | msgspec.Raw, tree: Tree, struct: Callable[..., Any]) -> Any:
+def _leaf_by_leaf(text: Text | msgspec.Raw, wanted: _Object) -> Any:
     """As much of an object as can be read."""
     try:
         raw = _RAW_OBJECT.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return struct()
-    values = {f"f{i}": _node(raw[key], node) for i, (key, node) in enumerate(tree.items()) if key in raw}
-    return struct(**{name: value for name, value in values.items() if value is not None})
+        return wanted.struct()
+    values = {f"f{i}": _node(raw[key], node) for i, (key, node) in enumerate(wanted.keys.items()) if key in raw}
+    return wanted.struct(**{name: value for name, value in values.items() if value is not None})
 
 
 def _node(raw: msgspec.Raw, node: Any) -> Any:
-    if isinstance(node, dict):
-        return _leaf_by_leaf(raw, node, _struct_of(node)[0])
+    if isinstance(node, _Object):
+        return _leaf_by_leaf(raw, node)
     try:
         return msgspec.json.decode(raw, type=node | None)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -84,11 +84,11 @@ def _widened_timestamps(bounds: pa.Array, side: Side) -> pa.Array:
 def _widened_floats(bounds: pa.Array, side: Side) -> pa.Array:
     """The next float32 outwards, or the bound itself where it is one: the text was the shortest that rounds to it."""
     values = _float_values(bounds)
-    with np.errstate(over="ignore"):
-        nearest = values.astype(np.float32)
     outward = np.float32(-np.inf if side is Side.MINIMUM else np.inf)
-    inside = nearest > values if side is Side.MINIMUM else nearest < values
-    moved = np.where(inside, np.nextafter(nearest, outward), nearest).astype(np.float64)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        nearest = values.astype(np.float32)
+        inside = nearest > values if side is Side.MINIMUM else nearest < values
+        moved = np.where(inside, np.nextafter(nearest, outward), nearest).astype(np.float64)
     return _floats(moved, valid(bounds))
 
 

@@ -208,12 +208,14 @@ def rescues(value: Any, real: Any) -> bool:
 def bad_row_differences(state: State, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Bad rows that are missing, too many, or not the text of the record."""
     for row in rows:
-        empty = [name for name in ("file", "reason", "ingested_at") if not row[name]]
+        empty = [name for name in ("reason", "ingested_at") if not row[name]]
         yield from (f"{name} of a bad row is empty: {row}" for name in empty)
     loose = [each for each in state.bad if each.raw is None or each.record is not None]
     exact = [each for each in state.bad if each.raw is not None and each.record is None]
     for each in [*exact, *loose]:
-        held = next((row for row in rows if _same_file(row["file"], each.file) and _holds(row, each)), None)
+        held = next(
+            (row for row in rows if _same_file(row["file"], each.file, exact=each.in_file) and _holds(row, each)), None
+        )
         if held is None:
             yield f"bad row of {each.file} is lost: {each.record or each.holds or each.raw!r}"
         else:
@@ -227,9 +229,11 @@ def _less(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> list[Map
     return [*rows[:place], *rows[place + 1 :]]
 
 
-def _same_file(place: str, path: str) -> bool:
-    """Whether a place, which may be a URI, ends with the path."""
-    return place.endswith(path) or unquote(place).endswith(path)
+def _same_file(place: str | None, path: str, exact: bool) -> bool:
+    """Whether a place, which may be a URI, ends with the path; a row of a Delta table need not have one."""
+    if place is None:
+        return not exact
+    return not exact or place.endswith(path) or unquote(place).endswith(path)
 
 
 def _holds(row: Mapping[str, Any], each: Bad) -> bool:

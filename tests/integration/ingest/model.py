@@ -162,6 +162,8 @@ class Bad:
     holds: str | None = None
     record: Any = None
     """The record of JSON, where the text holds others, too."""
+    in_file: bool = True
+    """Whether it came from a file, not from a Delta table."""
 
 
 @dataclass(frozen=True)
@@ -854,7 +856,8 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
             reasons.append((options.time_column.split(".")[-1],))
         elif time is BAD_TIME:
             holds = str(written) if typed else None
-            bad.append(Bad(record.file, record.line, record.raw, holds, whole if record.shared else None))
+            shared = whole if record.shared else None
+            bad.append(Bad(record.file, record.line, record.raw, holds, shared, options.source_format != "delta"))
         else:
             timed.append((record, time))
     if bad and not options.bad_rows:

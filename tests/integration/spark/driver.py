@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from delta_sidecar.errors import InputError
 from delta_sidecar.index import building
 from delta_sidecar.index.builder import BuildOptions
 from delta_sidecar.pipeline import build
@@ -49,11 +50,11 @@ def pausing(mark: str) -> type[Work]:
 
 def build_index(spark: SparkSession, order: dict[str, Any]) -> Any:
     """The whole index, however small the table, in parts of a few files."""
-    building.SMALL_TABLE = -1  # type: ignore[misc]
     building.SINGLE_ROWS = 0  # type: ignore[misc]
     if order.get("pause"):
         build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
-    return build.build_table(order["table"], options=BuildOptions(full=True, part_rows=3), spark=spark)
+    options = BuildOptions(full=True, part_rows=3, engine="spark")
+    return build.build_table(order["table"], options=options, spark=spark)
 
 
 def ingest_events(spark: SparkSession, order: dict[str, Any]) -> Any:
@@ -68,7 +69,18 @@ def maintain_table(spark: SparkSession, order: dict[str, Any]) -> Any:
     return maintain(spark, order["table"], steps=steps)
 
 
-STEPS = {"build": build_index, "ingest": ingest_events, "maintain": maintain_table}
+def refusals(spark: SparkSession, order: dict[str, Any]) -> Any:
+    """What each step says that is refused, by an error or in its report."""
+    said: dict[str, str] = {}
+    for step in (build_index, ingest_events, maintain_table):
+        try:
+            said[step.__name__] = repr(step(spark, order))
+        except InputError as error:
+            said[step.__name__] = str(error)
+    return said
+
+
+STEPS = {"build": build_index, "ingest": ingest_events, "maintain": maintain_table, "refusals": refusals}
 
 
 def main(order: dict[str, Any]) -> None:

@@ -16,13 +16,18 @@ SECONDS = 240
 
 
 def started(
-    master: str, table: Path, steps: Sequence[str], conf: Mapping[str, str] | None = None, pause: Path | None = None
+    master: str,
+    table: Path,
+    steps: Sequence[str],
+    conf: Mapping[str, str] | None = None,
+    pause: Path | None = None,
+    typed: str | None = None,
 ) -> subprocess.Popen[str]:
-    """A driver at work."""
+    """A driver at work in the directory above the table, which it is given as `typed`."""
     order = {
         "master": master,
         "conf": dict(conf or {}),
-        "table": str(table),
+        "table": typed or str(table),
         "steps": list(steps),
         "pause": None if pause is None else str(pause),
     }

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def as_if_large(small_table: int = -1, small_parts: int = 3) -> Iterator[None]:
-    """Tables of a few files as those of millions are: on Spark when whole, in several parts, incremental."""
-    limits = {"SINGLE_ROWS": 0, "SMALL_ROWS": 2, "SMALL_PARTS": small_parts, "SMALL_TABLE": small_table}
+def as_if_large(small_parts: int = 3) -> Iterator[None]:
+    """Tables of a few files as those of millions are: in several parts, incremental."""
+    limits = {"SINGLE_ROWS": 0, "SMALL_ROWS": 2, "SMALL_PARTS": small_parts}
     with patch.multiple(building, **limits):
         yield
 
@@ -35,14 +35,14 @@ def as_if_large(small_table: int = -1, small_parts: int = 3) -> Iterator[None]:
 def build_whole(table: SparkTable) -> BuildReport:
     """The whole index, on Spark, in several parts."""
     with as_if_large():
-        options = BuildOptions(full=True, part_rows=2)
+        options = BuildOptions(full=True, part_rows=2, engine="spark")
         return build_table(str(table.root), options=options, spark=table.spark)
 
 
 def build_on_top(table: SparkTable) -> BuildReport:
     """On top of the index that is there; whole, on Spark, where that cannot be."""
     with as_if_large():
-        return build_table(str(table.root), options=BuildOptions(part_rows=2), spark=table.spark)
+        return build_table(str(table.root), options=BuildOptions(part_rows=2, engine="spark"), spark=table.spark)
 
 
 def check_index(table: SparkTable) -> None:

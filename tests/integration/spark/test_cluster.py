@@ -13,6 +13,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from delta_sidecar import DeltaTable
+from delta_sidecar.index.builder import build_index
+from delta_sidecar.index.discovery import find_base
+from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from tests.integration.servers import SparkCluster
 from tests.integration.spark.driving import SECONDS, answered, sidecar, started
@@ -77,6 +81,52 @@ def test_an_executor_killed_in_the_middle_of_a_task_is_made_up_for(cluster: Spar
     finally:
         driver.kill()
     assert (report["engine"], report["files"]) == ("spark", 40)
+    assert sorted(verified(open_store(table))[0]) == live(table)
+
+
+def test_a_relative_path_is_that_of_the_driver(cluster: SparkCluster, tmp_path: Path) -> None:
+    table = written(tmp_path / "table")
+    report = answered(started(cluster.master, table, ["build"], cluster.settings, typed="table"))["build"]
+    assert (report["engine"], report["files"]) == ("spark", 40)
+    assert sorted(verified(open_store(table))[0]) == live(table)
+    assert [path.name for path in table.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_path_that_workers_do_not_share_is_refused(cluster: SparkCluster, tmp_path: Path) -> None:
+    """`/proc/self/cwd` is the working directory of whoever opens it."""
+    table = written(tmp_path / "table")
+    before = files_below(table)
+    driver = started(cluster.master, table, ["refusals"], cluster.settings, typed="/proc/self/cwd/table")
+    said = answered(driver)["refusals"]
+    assert set(said) == {"build_index", "ingest_events", "maintain_table"}
+    for line in said.values():
+        assert "/proc/self/cwd/table is not the same directory on this machine and on Spark's workers" in line
+    assert files_below(table) == before
+
+
+def files_below(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
+
+
+def test_a_build_killed_in_the_middle_leaves_the_old_index_and_the_next_one_completes(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    table, mark = written(tmp_path / "table"), tmp_path / "mark"
+    old = build_index(open_store(table))
+    written(table, commits=1)
+    driver = started(cluster.master, table, ["build"], cluster.settings, mark)
+    try:
+        awaited_pid(mark)
+    finally:
+        driver.kill()
+        driver.communicate(timeout=SECONDS)
+    snapshot = load_snapshot(open_store(table))
+    found, passed = find_base(snapshot)
+    assert found is not None
+    assert (found.manifest.version, passed) == (old.version, [])
+    assert sorted(file.path for file in DeltaTable(str(table)).file_infos()) == live(table)
+    report = answered(started(cluster.master, table, ["build"], cluster.settings))["build"]
+    assert (report["engine"], report["version"], report["files"]) == ("spark", old.version + 1, 50)
     assert sorted(verified(open_store(table))[0]) == live(table)
 
 

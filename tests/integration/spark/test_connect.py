@@ -10,6 +10,7 @@ from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from tests.integration.spark.driving import answered, started
 from tests.integration.spark.indexed import verified
+from tests.integration.spark.test_cluster import live, written
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +36,18 @@ def test_an_index_is_built(done: tuple[Path, dict[str, dict[str, object]]]) -> N
     report = done[1]["build"]
     assert (report["engine"], report["mode"], report["files"]) == ("spark", "full", 10)
     assert len(verified(open_store(done[0]))[0]) == 10
+
+
+def test_a_relative_path_is_that_of_the_client(connect: str, tmp_path: Path) -> None:
+    table = written(tmp_path / "table")
+    report = answered(started(connect, table, ["build"], typed="table"))["build"]
+    assert (report["engine"], report["files"]) == ("spark", 40)
+    assert sorted(verified(open_store(table))[0]) == live(table)
+
+
+def test_a_path_that_the_server_does_not_share_is_refused(connect: str, tmp_path: Path) -> None:
+    table = written(tmp_path / "table")
+    said = answered(started(connect, table, ["refusals"], typed="/proc/self/cwd/table"))["refusals"]
+    assert set(said) == {"build_index", "ingest_events", "maintain_table"}
+    for line in said.values():
+        assert "is not the same directory on this machine and on Spark's workers" in line

@@ -106,6 +106,44 @@ def test_first_ingests_that_race_to_create_the_table_all_succeed(table: SparkTab
     assert ids(table) == list(range(30))
 
 
+def test_a_log_that_a_dead_writer_left_without_a_commit_is_finished(table: SparkTable) -> None:
+    """SQL takes the empty directory for the table, and creates nothing."""
+    (table.root / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    frame = events(table, 0, 10).selectExpr("*", "named_struct('a b', id, 'c', array(s)) AS `odd name`")
+    properties = {"delta.checkpointInterval": "7", "team": "it's us"}
+    done = ingest(frame, table.root, "ts", table_properties=properties)
+    assert done.rows == 10
+    known = load_snapshot(open_store(table.root)).metadata.properties
+    assert known.items() >= {**properties, "delta.columnMapping.mode": "name"}.items()
+    assert ingest(events(table, 10, 20), table.root, "ts").rows == 10
+    assert ids(table) == list(range(20))
+    table.check()
+
+
+def test_a_place_that_is_taken_by_no_table_is_tried_again_a_few_times(
+    table: SparkTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A creator makes the directory first and commits later; files that are no table's stay what they are."""
+    refusals: list[str] = []
+    real = ingesting.create_table
+
+    def taken(times: int) -> Callable[..., None]:
+        def create(*given: Any) -> None:
+            if len(refusals) < times:
+                refusals.append("taken")
+                raise SparkError("[DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION] not empty, and not a Delta table")
+            real(*given)
+
+        return create
+
+    monkeypatch.setattr(ingesting, "create_table", taken(2))
+    assert ingest(events(table, 0, 10), table.root, "ts").rows == 10
+    monkeypatch.setattr(ingesting, "create_table", taken(99))
+    with pytest.raises(SparkError, match="not empty"):
+        ingest(events(table, 0, 10), table.root.with_name("other"), "ts")
+    assert len(refusals) == 2 + 4
+
+
 def test_a_table_that_is_made_meanwhile_with_other_columns_is_met_as_it_is(
     table: SparkTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +167,6 @@ def test_a_table_that_is_made_meanwhile_with_other_columns_is_met_as_it_is(
     [
         "ALTER TABLE {t} SET TBLPROPERTIES ('some' = 'property')",
         "ALTER TABLE {t} ADD COLUMNS (more INT)",
-        "ALTER TABLE {t} ALTER COLUMN s COMMENT 'text'",
     ],
 )
 def test_a_batch_survives_a_change_of_the_tables_metadata(made: SparkTable, statement: str) -> None:

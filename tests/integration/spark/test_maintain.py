@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
-from delta_sidecar.errors import SparkError
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.maintain import (
     INTERVAL,
@@ -18,6 +19,7 @@ from delta_sidecar.pipeline.maintain import (
     _Session,
     maintain,
 )
+from delta_sidecar.pipeline.session import shuffle_partitions
 from delta_sidecar.storage import open_store
 from tests.integration.spark.indexed import verified
 from tests.integration.spark.oracle import SparkTable, with_setting
@@ -67,7 +69,7 @@ def test_a_table_is_put_in_order_once(small_files: SparkTable) -> None:
     assert len(paths) == 4
 
     version = load_snapshot(open_store(small_files.root)).version
-    again = maintained(small_files, steps=("optimize", "checkpoint", "index"))
+    again = maintained(small_files)
     assert {step.state for step in again.values()} == {"nothing to do"}
     assert load_snapshot(open_store(small_files.root)).version == version
 
@@ -85,8 +87,10 @@ def test_a_dry_run_writes_nothing(small_files: SparkTable) -> None:
 def test_files_of_no_kept_version_are_vacuumed(small_files: SparkTable, spark: SparkSession) -> None:
     check = "spark.databricks.delta.retentionDurationCheck.enabled"
     small_files.sql("OPTIMIZE {t}")
-    with pytest.raises(SparkError, match="RETENTION_PERIOD_TOO_SHORT"):
-        maintained(small_files, steps=["vacuum"], retain_hours=0)
+    refused = maintained(small_files, steps=["vacuum", "garbage"], retain_hours=0)
+    assert [step.state for step in refused.values()] == ["failed", "nothing to do"]
+    assert "RETENTION_PERIOD_TOO_SHORT" in refused["vacuum"].summary
+    assert refused["vacuum"].facts == {"error": "SparkError"}
     with with_setting(spark, check, "false"):
         dry = maintained(small_files, steps=["vacuum"], retain_hours=0, dry_run=True)["vacuum"]
         done = maintained(small_files, steps=["vacuum"], retain_hours=0)["vacuum"]
@@ -115,21 +119,71 @@ def test_an_interval_left_behind_by_a_crash_is_put_right(table: SparkTable, own:
     assert properties(table) == ({INTERVAL: own} if own else {})
 
 
+def test_a_directory_that_a_writer_has_just_made_is_no_reason_to_vacuum(small_files: SparkTable) -> None:
+    made = small_files.root / "bucket=new" / "n=7"
+    made.mkdir(parents=True)
+    version = load_snapshot(open_store(small_files.root)).version
+    assert maintained(small_files, steps=["vacuum"])["vacuum"].facts == {"files": 0}
+    assert load_snapshot(open_store(small_files.root)).version == version
+    left = made / "part-of-a-writer-that-died.parquet"
+    left.write_bytes(b"")
+    os.utime(left, (1, 1))
+    done = maintained(small_files, steps=["vacuum"])["vacuum"]
+    assert done.state == "done"
+    assert not left.exists()
+
+
 def test_vacuum_lists_with_the_tasks_of_an_exchange(
     small_files: SparkTable, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str | None] = []
 
-    def sql(session: _Session, statement: str) -> list[object]:
+    def count(session: _Session, statement: str, but: str) -> int:
         seen.append(spark.conf.get(LISTING_TASKS))
-        return []
+        return 0
 
-    monkeypatch.setattr(_Session, "sql", sql)
+    monkeypatch.setattr(_Session, "count", count)
     for given in ("10000", "77"):
         with with_setting(spark, LISTING_TASKS, given):
             maintained(small_files, steps=["vacuum"], dry_run=True)
             assert spark.conf.get(LISTING_TASKS) == given
     assert seen == [spark.conf.get("spark.sql.shuffle.partitions"), "77"]
+
+
+def test_a_session_without_settings_of_its_own_will_do(small_files: SparkTable, spark: SparkSession) -> None:
+    """As on a cluster: `spark.sql.shuffle.partitions` is not set."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    assert before is not None
+    spark.conf.unset(name)
+    try:
+        assert shuffle_partitions(spark) == 200
+        with with_setting(spark, LISTING_TASKS, "10000"), patch.object(_Session, "count", return_value=0):
+            done = maintained(small_files, steps=["vacuum"])
+        assert spark.conf.get(name, None) is None
+    finally:
+        spark.conf.set(name, before)
+    assert done["vacuum"].state == "nothing to do"
+
+
+def test_no_step_of_the_default_changes_the_tables_metadata(small_files: SparkTable) -> None:
+    """A change of it, even of a property, aborts every writer at work."""
+    before = load_snapshot(open_store(small_files.root)).metadata
+    report = maintain(small_files.spark, str(small_files.root))
+    assert [step.step for step in report.steps] == ["optimize", "vacuum", "index", "garbage"]
+    assert (report.warnings, report.failed) == ((), False)
+    history = small_files.spark.sql(f"DESCRIBE HISTORY {small_files.name}").collect()
+    assert {row.operation for row in history} == {"CREATE TABLE", "WRITE", "OPTIMIZE"}
+    assert load_snapshot(open_store(small_files.root)).metadata == before
+
+
+def test_an_index_is_not_made_again_for_commits_without_files(small_files: SparkTable) -> None:
+    first = maintained(small_files, steps=["index"])["index"]
+    assert first.state == "done"
+    small_files.sql("ALTER TABLE {t} SET TBLPROPERTIES ('some' = 'property')")
+    assert maintained(small_files, steps=["index"])["index"].state == "nothing to do"
+    small_files.sql("DELETE FROM {t} WHERE id = 9")
+    assert maintained(small_files, steps=["index"])["index"].state == "done"
 
 
 def test_a_session_keeps_its_settings(small_files: SparkTable, spark: SparkSession) -> None:

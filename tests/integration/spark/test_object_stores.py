@@ -39,7 +39,11 @@ def server(request: pytest.FixtureRequest, s3: ObjectServer, azurite: ObjectServ
 def test_an_index_is_built_on_spark_then_on_top_of_it(spark: SparkSession, server: ObjectServer) -> None:
     uri = server.uri("built-on-spark")
     write(uri, server)
-    given = {"storage_options": server.storage_options, "spark": spark, "options": BuildOptions(part_rows=3)}
+    given = {
+        "storage_options": server.storage_options,
+        "spark": spark,
+        "options": BuildOptions(part_rows=3, engine="spark"),
+    }
     with as_if_large():
         first = build_table(uri, **given)  # type: ignore[arg-type]
         files = write(uri, server, commits=1)

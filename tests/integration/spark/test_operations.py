@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from delta_sidecar.index.builder import BuildOptions
 from delta_sidecar.index.names import DIRECTORIES
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.build import build_table
@@ -92,7 +93,7 @@ def test_the_index_follows_a_change(copy: SparkTable, change: str) -> None:
     copy.sql(*CHANGES[change])
     report = build_on_top(copy)
     anew = change in ANEW
-    assert (report.mode, report.engine) == (("full", "spark") if anew else ("incremental", "python"))
+    assert (report.mode, report.engine) == (("full", "spark") if anew else ("incremental", "process"))
     check_index(copy)
     if change in ALSO_WHOLE:
         assert build_whole(copy).engine == "spark"
@@ -111,7 +112,7 @@ def test_an_older_version_gets_an_index_too(copy: SparkTable) -> None:
         shutil.rmtree(copy.root / directory, ignore_errors=True)
     copy.sql(*CHANGES["truncate"])
     with as_if_large():
-        build_table(str(copy.root), version=2, spark=copy.spark)
+        build_table(str(copy.root), version=2, options=BuildOptions(engine="spark"), spark=copy.spark)
     paths, _ = verified(open_store(copy.root), 2)
     assert sorted(f"{copy.root}/{path}" for path in paths) == local_paths(copy.frame(2).inputFiles())
 

@@ -1,0 +1,85 @@
+"""What the newest files cost: which parts and row groups a limit reads, also where parts overlap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delta_sidecar import DeltaTable
+from delta_sidecar.index import parts
+from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.storage import open_store
+from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.testing.actions import AddFile, add, remove
+from delta_sidecar.testing.table_builder import LogBuilder
+from tests.costs.counted import counted, opened
+from tests.costs.hourly import BUCKET, FILES, bucket, columns_by_hour, file, hourly, parts_asked, parts_of
+from tests.index.models import small_parts
+
+HOURS = 10
+
+
+@pytest.fixture(autouse=True)
+def cold() -> Iterator[None]:
+    shared_cache.clear()
+    yield
+    shared_cache.clear()
+
+
+def test_row_groups_of_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row groups of one hour in one part: the newest hour is the first of them."""
+    monkeypatch.setattr(parts, "ROW_GROUP_ROWS", FILES)
+    monkeypatch.setattr("delta_sidecar.index.part_file.WHOLE_CORE", 0)
+    root = hourly(tmp_path, head=HOURS - 1)
+    with small_parts(single=0, rows=99):
+        build_index(open_store(str(root)), options=BuildOptions(part_rows=99))
+    with DeltaTable(str(root)).scan_files(limit=3, columns=["path"]) as scan:
+        found = scan.read_all().column("path").to_pylist()
+    assert found == [file(HOURS - 1, number).path for number in (3, 2, 1)], "the latest times first"
+    core = parts_of(root, HOURS - 1)[0].core
+    assert scan.metrics.bytes_read < core.footer * 9 // 8 + 12 + (core.size - core.footer) // 8, "one row group of ten"
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Path:
+    """Ten hours in ten parts; then files of older hours, of the newest, and of none came into a part of their own."""
+    log = LogBuilder(tmp_path).protocol(writer=4).metadata(columns_by_hour(), partition_by=[BUCKET])
+    for hour in range(HOURS):
+        log.commit(*(file(hour, number) for number in range(FILES)))
+    with small_parts(single=1):
+        build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=FILES))
+    log.commit(*late_files())
+    with small_parts(single=1, small=0, rows=99):
+        build_index(open_store(str(tmp_path)))
+    assert len(parts_of(tmp_path, HOURS)) == HOURS + 1
+    return tmp_path
+
+
+def late_files() -> list[AddFile]:
+    nowhere = add("nowhere", partition={BUCKET: None}, stats={"numRecords": 1})
+    return [file(3, 5), nowhere, file(9, 5), file(6, 5)]
+
+
+@pytest.mark.parametrize(("limit", "hours"), [(1, 1), (5, 1), (6, 2), (14, 4), (15, 4), (100, 10)])
+@pytest.mark.parametrize("columns", [None, ["path", "stats", "partition_values"]], ids=["plain", "with stats"])
+def test_parts_that_overlap(late: Path, limit: int, hours: int, columns: list[str] | None) -> None:
+    """The newest hours in order, whatever part they are in; of other parts none but the next is read."""
+    store = counted(late)
+    found = [f.partition_values[BUCKET] for f in opened(store).file_infos(limit=limit, columns=columns)]
+    counts = {hour: FILES + (hour in (3, 6, 9)) for hour in range(HOURS)}
+    expected = [bucket(hour) for hour in reversed(range(HOURS)) for _ in range(counts[hour])]
+    assert found == [*expected, None][:limit]
+    cores = [name for name in parts_asked(store) if name.endswith(".core.parquet")]
+    assert hours <= len(cores) <= hours + 2, "the parts of those hours, the late one, and one on its way"
+
+
+def test_what_is_hidden_is_not_counted(late: Path) -> None:
+    """Removed files of the newest hour: older ones come up."""
+    gone = [remove(file(9, number).path).wire() for number in (0, 1, 2, 3, 5)]
+    commit = "".join(f"{json.dumps(action)}\n" for action in gone)
+    (late / "_delta_log" / f"{HOURS + 1:020}.json").write_text(commit)
+    found = [f.path for f in opened(counted(late)).file_infos(limit=3)]
+    assert found == [file(8, number).path for number in (3, 2, 1)]

@@ -1,0 +1,34 @@
+"""Which range of the index a row goes to."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+
+from delta_sidecar.pipeline.build import _edges
+from delta_sidecar.pipeline.tasks import range_numbers
+
+
+def rank(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["key"] is not None, row["key"] or 0, row["modification_time"], row["path"]
+
+
+def test_a_range_begins_at_its_edge_and_the_greatest_keys_come_first() -> None:
+    chosen = random.Random(1)
+    for _ in range(200):
+        count = chosen.randint(8, 40)
+        keys = pa.table(
+            {
+                "key": pa.array([chosen.choice([None, 1, 2, 3]) for _ in range(count)], pa.int64()),
+                "modification_time": pa.array([chosen.randint(0, 2) for _ in range(count)], pa.int64()),
+                "path": [str(number) for number in range(count)],
+            }
+        )
+        edges = _edges(keys, chosen.randint(2, 6))
+        assert edges is not None
+        numbers = range_numbers(edges, keys.combine_chunks().to_batches()[0]).tolist()
+        begins = [rank(edge) for edge in edges.to_pylist()]
+        assert begins == sorted(begins, reverse=True)
+        assert numbers == [sum(edge >= rank(row) for edge in begins) for row in keys.to_pylist()]
