@@ -56,7 +56,8 @@ fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to i
 	DELTA_SIDECAR_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz $(PYTEST_ARGS)
 
 .PHONY: ingest-cases
-ingest-cases: setup ## Ingest CASES random landings (10000) on local Spark: every record has its place
+ingest-cases: CASES = 2000
+ingest-cases: setup ## Ingest CASES random landings (2000) on local Spark: every record has its place
 	DELTA_SIDECAR_INGEST_CASES=$(CASES) $(BIN)/python -m pytest -s tests/integration/ingest/test_property.py $(PYTEST_ARGS)
 
 .PHONY: races
