@@ -18,14 +18,15 @@ BIN := $(VENV)/bin
 CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
-EXTRAS := spark,engines,pandas,dev
+KAFKA := $(CACHE)/kafka
+EXTRAS := spark,avro,engines,pandas,dev
 
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's Delta jars and the Azure Blob emulator
+setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's jars, the Azure Blob emulator and a Kafka broker
 
 .PHONY: demo
 demo: setup ## Ingest telemetry on local Spark, index it, query it, show what happened
@@ -110,10 +111,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/find_python
 	fi
 	@touch $@
 
-$(JARS)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $(CACHE)/.tools
-	@want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(fetch_jars.delta_coordinate())') && \
+# What a directory of jars was resolved for stands in its .resolved: other versions, or another script, resolve it anew.
+$(JARS)/.resolved $(KAFKA)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $(CACHE)/.tools
+	@kind=$(if $(findstring $(KAFKA),$@),broker,spark) && \
+	want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(*fetch_jars.coordinates(sys.argv[1]))' $$kind) && \
 	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ] && [ $@ -nt scripts/fetch_jars.py ]; then touch $@; else \
-		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(JARS) && echo "$$want" > $@; fi
+		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(@D) $$kind && echo "$$want" > $@; fi
 
 $(AZURITE)/.installed: scripts/azurite/package.json $(CACHE)/.tools
 	@mkdir -p $(AZURITE) && cp scripts/azurite/package.json $(AZURITE)/ && echo "installing the Azure Blob emulator" && \

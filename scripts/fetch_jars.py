@@ -1,4 +1,6 @@
-"""Resolve Delta's jars once, into a directory of the project.
+"""Resolve jars once, into a directory of the project: for Spark (Delta, the Kafka connector), or a broker for tests.
+
+    python fetch_jars.py DIRECTORY spark|broker
 
 A session that names packages resolves them at every start, and fails where the user's own Maven
 repository holds a descriptor without its jar. So resolution happens here, with a private Ivy cache
@@ -17,12 +19,27 @@ from importlib.metadata import version
 from pathlib import Path
 
 SCALA = "2.13"
+BROKER = f"org.apache.kafka:kafka_{SCALA}:4.3.1"
+"""A broker without ZooKeeper; any version that the connector's client can talk to will do."""
+TOKENS = f"spark-token-provider-kafka-0-10_{SCALA}"
+OLDER_TOKENS = "4.0.0"
+"""The version of the connector's small helper for who finds none of Spark's own: not every mirror has it."""
 
 
 def delta_coordinate() -> str:
     """Delta's artifact for the installed Spark, e.g. `io.delta:delta-spark_4.2_2.13:4.4.0`."""
     spark = ".".join(version("pyspark").split(".")[:2])
     return f"io.delta:delta-spark_{spark}_{SCALA}:{version('delta-spark')}"
+
+
+def connector_coordinate() -> str:
+    """The Kafka connector of the installed Spark."""
+    return f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{version('pyspark')}"
+
+
+def coordinates(kind: str) -> list[str]:
+    """What is resolved for Spark, or for the broker."""
+    return {"spark": [delta_coordinate(), connector_coordinate()], "broker": [BROKER]}[kind]
 
 
 def spark_home() -> Path:
@@ -42,14 +59,15 @@ def not_in_spark(jars: list[Path]) -> list[Path]:
     return [jar for jar in jars if artifact(jar.name.partition("_")[2]) not in present]
 
 
-def submit_command(coordinate: str, scratch: Path) -> list[str]:
+def submit_command(coordinates: list[str], excluded: list[str], scratch: Path) -> list[str]:
     """Spark's own launcher with a program that does nothing: it resolves packages before it runs."""
     program = scratch / "nothing.py"
     program.write_text("")
     return [
         str(spark_home() / "bin" / "spark-submit"),
         "--master", "local[1]",
-        "--packages", coordinate,
+        "--packages", ",".join(coordinates),
+        *(["--exclude-packages", ",".join(excluded)] if excluded else []),
         "--conf", f"spark.jars.ivy={scratch / 'ivy'}",
         str(program),
     ]  # fmt: skip
@@ -63,27 +81,57 @@ def submit_environment(scratch: Path) -> dict[str, str]:
     }
 
 
-def fetch(target: Path) -> list[Path]:
+class Unresolved(Exception):
+    """A repository lacks something."""
+
+
+def resolve(coordinates: list[str], scratch: Path, excluded: list[str] | None = None) -> list[Path]:
+    """The jars of `coordinates` and of what they stand on, below `scratch`."""
+    scratch.mkdir()
+    done = subprocess.run(
+        submit_command(coordinates, excluded or [], scratch),
+        env=submit_environment(scratch),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    jars = sorted((scratch / "ivy" / "jars").glob("*.jar"))
+    if done.returncode or not jars:
+        raise Unresolved(f"could not resolve {', '.join(coordinates)}; Spark said:\n{done.stderr[-2000:]}")
+    return jars
+
+
+def spark_jars(scratch: Path) -> list[Path]:
+    """Delta and the Kafka connector, without what Spark brings itself."""
+    tokens = f"org.apache.spark:{TOKENS}"
+    jars = resolve(coordinates("spark"), scratch / "spark", [tokens])
+    alone = ["org.apache.kafka:kafka-clients", f"org.apache.spark:spark-tags_{SCALA}"]
+    try:
+        helper = resolve([f"{tokens}:{version('pyspark')}"], scratch / "tokens", alone)
+    except Unresolved:
+        helper = resolve([f"{tokens}:{OLDER_TOKENS}"], scratch / "older-tokens", alone)
+    return not_in_spark(jars) + [jar for jar in helper if TOKENS in jar.name]
+
+
+def broker_jars(scratch: Path) -> list[Path]:
+    """The broker, and Scala, which Spark's resolution takes for granted."""
+    scala = next((spark_home() / "jars").glob("scala-library-*.jar"))
+    return [*resolve(coordinates("broker"), scratch / "broker"), Path(shutil.copy(scala, scratch))]
+
+
+def fetch(target: Path, kind: str) -> list[Path]:
     """Fill `target` with the jars, replacing what was there; nothing is left half done."""
-    coordinate = delta_coordinate()
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="jars-", dir=target.parent) as name:
-        scratch = Path(name)
-        done = subprocess.run(
-            submit_command(coordinate, scratch),
-            env=submit_environment(scratch),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        jars = not_in_spark(sorted((scratch / "ivy" / "jars").glob("*.jar")))
-        if done.returncode or not jars:
-            sys.exit(f"setup: could not resolve {coordinate}; Spark said:\n{done.stderr[-2000:]}")
+        try:
+            jars = {"spark": spark_jars, "broker": broker_jars}[kind](Path(name))
+        except Unresolved as why:
+            sys.exit(f"setup: {why}")
         shutil.rmtree(target, ignore_errors=True)
         target.mkdir()
         return [Path(shutil.move(jar, target / jar.name)) for jar in jars]
 
 
 if __name__ == "__main__":
-    for jar in fetch(Path(sys.argv[1]).resolve()):
+    for jar in fetch(Path(sys.argv[1]).resolve(), sys.argv[2]):
         print(jar.name)

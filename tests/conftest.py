@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from delta_sidecar.storage.cache import shared_cache
 from tests.golden import WHY_ABSENT, golden_root
 
-SERVERS = ("spark", "cluster", "connect", "azurite", "s3")
+SERVERS = ("spark", "cluster", "connect", "azurite", "s3", "kafka")
 """Fixtures that start a process; the first one a test uses decides which worker runs it."""
 
 settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])

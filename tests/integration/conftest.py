@@ -55,3 +55,11 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     _require(bool(servers.delta_jars()), "Delta for Spark")
     with servers.spark_connect(tmp_path_factory.mktemp("connect")) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.KafkaBroker]:
+    """A Kafka broker without topics."""
+    _require(bool(servers.broker_jars()), "the Kafka broker")
+    with servers.kafka_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / "jars"
+KAFKA = ROOT / ".cache" / "kafka"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -165,7 +168,6 @@ def s3_server(bucket: str = "lake") -> Iterator[ObjectServer]:
 
 def create_azure_container(endpoint: str, container: str) -> None:
     """One signed request: obstore makes objects, not containers."""
-    import base64
     import hashlib
     import hmac
     from email.utils import formatdate
@@ -181,7 +183,7 @@ def create_azure_container(endpoint: str, container: str) -> None:
 
 
 def delta_jars() -> list[Path]:
-    """Delta's jars as `make setup` resolved them."""
+    """Spark's jars as `make setup` resolved them: Delta's, and the Kafka connector's."""
     return sorted(JARS.glob("*.jar"))
 
 
@@ -318,6 +320,58 @@ def spark_connect(workdir: Path) -> Iterator[str]:
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     with _process(command, workdir, lambda: _accepts(port), "connect", 60, environment):
         yield f"sc://127.0.0.1:{port}"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaBroker:
+    """A broker with two listeners on loopback; topics are made by who writes to them first."""
+
+    address: str
+    """For who need not say who they are."""
+    guarded: str
+    """Of the listener that asks for a name and a password."""
+    user: str
+    password: str = field(repr=False)
+
+
+@contextmanager
+def kafka_broker(workdir: Path) -> Iterator[KafkaBroker]:
+    """One node that is broker and controller at once, its data below `workdir`."""
+    plain, guarded, controller = free_port(), free_port(), free_port()
+    broker = KafkaBroker(f"127.0.0.1:{plain}", f"127.0.0.1:{guarded}", "reader", f"pw-{uuid.uuid4().hex}")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": (
+            f"PLAINTEXT://{broker.address},SASL_PLAINTEXT://{broker.guarded},CONTROLLER://127.0.0.1:{controller}"
+        ),
+        "advertised.listeners": f"PLAINTEXT://{broker.address},SASL_PLAINTEXT://{broker.guarded}",
+        "listener.security.protocol.map": ("PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} user_{broker.user}="{broker.password}";',
+        "log.dirs": str(workdir / "data"),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "num.partitions": "1",
+    }
+    properties = workdir / "server.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    classes = os.pathsep.join(map(str, broker_jars()))
+    java = ["java", "-Xmx256m", *JVM.split(), "-cp", classes]
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    format_data = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
+    subprocess.run(format_data, cwd=workdir, capture_output=True, check=True)
+    with _process([*java, "kafka.Kafka", str(properties)], workdir, lambda: _accepts(plain), "kafka"):
+        yield broker
+
+
+def broker_jars() -> list[Path]:
+    """The Kafka broker's jars as `make setup` resolved them."""
+    return sorted(KAFKA.glob("*.jar"))
 
 
 def _accepts(port: int) -> bool:

@@ -58,6 +58,14 @@ def test_stores_bring_their_drivers_and_credentials(jars: Path) -> None:
     assert "spark.jars.packages" not in session_settings(uris=["s3://b/t"])
 
 
+def test_topics_bring_the_connector(jars: Path) -> None:
+    uris = ["kafka://broker/events", "eventhubs://lake/hub", "/x"]
+    found = session_settings(storage_options={"access_key_id": "k"}, uris=uris)
+    assert found["spark.jars.packages"].startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.")
+    (jars / "org.apache.spark_spark-sql-kafka-0-10_2.13-4.2.0.jar").touch()
+    assert "spark.jars.packages" not in session_settings(uris=uris)
+
+
 def test_of_amazons_sdk_only_what_the_driver_uses_is_fetched(jars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("delta_sidecar.pipeline.session._hadoop_version", lambda: "3.5.0")
     found = session_settings(uris=["s3://b/t"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,46 @@ from delta_sidecar.errors import OptionError
 from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.event_time import check_time_format, time_name
 from delta_sidecar.pipeline.ingest import INDEX_WHEN, IndexWhen, IngestSummary, bytes_of, ingest
+from delta_sidecar.pipeline.kafka import KafkaSource, check_reading, is_kafka, kafka_source
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from delta_sidecar.pipeline.watch import stopped_by_signals
 from delta_sidecar.storage import open_store
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What the command was asked of messages; for topics only."""
+
+    value_format: str | None = None
+    columns: str | None = None
+    starting_offsets: str | None = None
+    ending_offsets: str | None = None
+    avro_schemas: Sequence[str] = ()
+    config_file: str | None = None
+
+    def source(self, uri: str, read_options: Mapping[str, str]) -> KafkaSource:
+        """The topics that `uri` names."""
+        columns = [name.strip() for name in (self.columns or "").split(",") if name.strip()]
+        return kafka_source(
+            uri,
+            value_format=self.value_format or "json",
+            columns=columns,
+            starting_offsets=self.starting_offsets,
+            ending_offsets=self.ending_offsets,
+            avro_schemas=self.avro_schemas,
+            config_file=self.config_file,
+            options=read_options,
+        )
+
+    def check_unused(self, source: str) -> None:
+        """Refuse what was asked of messages where the source has none."""
+        if self != Messages():
+            raise OptionError(
+                "--value-format, --kafka-columns, --starting-offsets, --ending-offsets, --avro-schema and "
+                f"--kafka-config are for kafka:// and eventhubs:// sources; {source} is none"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +82,16 @@ class Order:
     checkpoint_location: str | None = None
     every: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    messages: Messages = Messages()
+
+    @property
+    def topics(self) -> KafkaSource | None:
+        """The source, if it is topics."""
+        return self.messages.source(self.source, self.read_options) if is_kafka(self.source) else None
+
+    @property
+    def input(self) -> KafkaSource | str:
+        return self.topics or self.source
 
     def check(self) -> None:
         """What can be known to be wrong before Spark is started."""
@@ -61,11 +106,21 @@ class Order:
             raise OptionError("--checkpoint-location and --every belong to --stream")
         if not self.stream and (self.app_id is None) != (self.batch_id is None):
             raise OptionError("--app-id and --batch-id go together: both, or none")
-        source_of(self.source, self.file_format, self.read_options, self.storage_options)
+        self._check_source()
         bucket = bucket_of_arguments(time_name(self.time_column), self.bucket, self.bucket_column)
         table = load_table(open_store(self.table, self.storage_options))
         if table is not None:
             check_bucket(table, bucket)
+
+    def _check_source(self) -> None:
+        topics = self.topics
+        if topics is None:
+            self.messages.check_unused(self.source)
+            source_of(self.source, self.file_format, self.read_options, self.storage_options)
+            return
+        if self.file_format is not None:
+            raise OptionError("--format is for files; messages have --value-format")
+        check_reading(topics, self.stream)
 
     @property
     def schema(self) -> str | None:
@@ -122,7 +177,7 @@ def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool
 
 def _batch(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
     done = ingest(
-        order.source, order.table, order.time_column, spark=spark, batch_id=order.batch_id,
+        order.input, order.table, order.time_column, spark=spark, batch_id=order.batch_id,
         on_progress=progress.say, **order.shared,
     )  # fmt: skip
     if as_json:
@@ -142,7 +197,7 @@ def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> li
     assert order.checkpoint_location is not None
     with stopped_by_signals() as stop:
         query = ingest_stream(
-            order.source, order.table, order.time_column, order.checkpoint_location, spark=spark,
+            order.input, order.table, order.time_column, order.checkpoint_location, spark=spark,
             available_now=order.every is None, processing_time=order.every,
             on_progress=progress.say, on_batch=on_batch, **order.shared,
         )  # fmt: skip

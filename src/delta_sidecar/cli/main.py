@@ -206,7 +206,9 @@ def history(
 
 @app.command(epilog="Example: sidecar ingest ./landing ./events --time-column ts --bucket hour")
 def ingest(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Files of events, or a Delta table: a path or URI.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Files or a Delta table: a path or URI; or kafka://broker/topic.")
+    ],
     table: given.Table,
     time_column: Annotated[
         str, typer.Option("--time-column", metavar="NAME", help="When an event happened; meta.ts for a nested one.")
@@ -253,6 +255,28 @@ def ingest(
     every: Annotated[
         str | None, typer.Option("--every", metavar="TIME", help="A stream goes on until stopped, e.g. '10 seconds'.")
     ] = None,
+    value_format: Annotated[
+        str | None, typer.Option("--value-format", metavar="NAME", help="Of messages: json (default), csv, text, avro.")
+    ] = None,
+    avro_schema: Annotated[
+        list[str] | None, typer.Option("--avro-schema", metavar="FILE", help="Of messages; 17=FILE for a registry's.")
+    ] = None,
+    kafka_columns: Annotated[
+        str | None,
+        typer.Option(
+            "--kafka-columns", metavar="A,B", help="key, key_bytes, topic, partition, offset, timestamp, headers."
+        ),
+    ] = None,
+    starting_offsets: Annotated[
+        str | None,
+        typer.Option("--starting-offsets", metavar="WHERE", help="earliest (default), latest, a time, or JSON."),
+    ] = None,
+    ending_offsets: Annotated[
+        str | None, typer.Option("--ending-offsets", metavar="WHERE", help="Of a batch: latest (default), or JSON.")
+    ] = None,
+    kafka_config: Annotated[
+        str | None, typer.Option("--kafka-config", metavar="FILE", help="Kafka's consumer properties: logins, keys.")
+    ] = None,
     master: given.Master = None,
     conf: given.Conf = None,
     json: given.Json = False,
@@ -264,14 +288,19 @@ def ingest(
     reads, properties = given.pairs("--read-option", read_option), given.pairs("--table-property", table_property)
     settings = given.pairs("--conf", conf)
     _log_to_stderr(verbose)
-    with reported(verbose, stores):
-        from delta_sidecar.cli.ingest import Order, index_when, run
+    hidden = dict(stores)
+    with reported(verbose, hidden):
+        from delta_sidecar.cli.ingest import Messages, Order, index_when, run
 
+        messages = Messages(
+            value_format, kafka_columns, starting_offsets, ending_offsets, tuple(avro_schema or ()), kafka_config
+        )
         order = Order(
             source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, schema,
             time_format, merge_schema, rescue, bad_rows, app_id, batch_id, properties, index_when(index), stream,
-            checkpoint_location, every, stores,
+            checkpoint_location, every, stores, messages,
         )  # fmt: skip
+        hidden |= {} if order.topics is None else order.topics.secrets
         run(order, master, settings, json, verbose)
 
 

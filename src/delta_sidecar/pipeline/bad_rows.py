@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.pipeline.parsing import RAW, REASON
 from delta_sidecar.pipeline.records.terms import shortened
 from delta_sidecar.pipeline.sources import ORIGIN, Source, text_frame
@@ -65,7 +66,7 @@ def refuse(
 
 def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: bytes) -> int | None:
     """The line of a record in its file, by a second look at that file; None where it cannot be said."""
-    if source is None or not origin or not source.is_text or source.flag("multiLine"):
+    if source is None or is_kafka(source.uri) or not origin or not source.is_text or source.flag("multiLine"):
         return None
     from pyspark.sql import functions as f
 

@@ -198,14 +198,17 @@ class _Parsing:
         order = parsing.order_of(self.lines, contract, self.names, demands.time_name, demands.bucket_column)
         order = replace(order, strict=writing, allow_bad=demands.allow_bad, keep_raw=keep_raw)
         wanted = None if self.target is None else self.target.time_type
-        return _timed(parsing.parsed(self.lines, order), demands, wanted, self.lines.label)
+        frame = parsing.parsed(self.lines, replace(order, rescue=True) if keep_raw else order)
+        if keep_raw and self.lines.source.flag("multiLine"):
+            frame = _with_record(frame)
+        return _timed(frame, demands, wanted, self.lines.label)
 
 
 def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
     """The columns of CSV without a header: those of the schema that is given, in its order."""
     if lines.source.format != "csv" or lines.source.flag("header", True) or demands.schema is None:
         return None
-    return [column.name for column in schema_of(demands.schema).fields]
+    return [column.name for column in without(schema_of(demands.schema), *lines.extras).fields]
 
 
 def _inferred(lines: Lines, demands: Demands, names: list[str] | None) -> StructType:
@@ -235,7 +238,8 @@ def _check_extras(lines: Lines, names: Sequence[str]) -> None:
     if both := [name for name in names if name.casefold() in extras]:
         raise InputError(
             f"{lines.label}: column {both[0]} stands both in the records and beside them (in the names of their "
-            "directories, for files); pass --read-option directoryColumns=false to take the records'"
+            "directories, for files); pass --read-option directoryColumns=false to take the records', "
+            "or give a message's column another name (--kafka-columns offset=NAME)"
         )
 
 
@@ -265,14 +269,17 @@ def _rescued_of_lines(lines: Lines, contract: Contract, seen: Survey) -> str | N
 def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
     """Reason, origin and text of the records that cannot be in the table."""
     frame, _ = rows.timed(contract, keep_raw=True)
-    raw = RAW
-    if rows.lines.source.flag("multiLine"):
-        # A file is one line there: a row that parses is told by its columns.
-        raw = f"CASE WHEN {REASON} IS NOT NULL THEN {RAW} ELSE {_as_json(_columns(frame))} END"
-    bad_time = _is_bad_time(frame)
-    return frame.where(f"{REASON} IS NOT NULL OR {bad_time}").selectExpr(
-        f"coalesce({REASON}, {literal(_no_time(rows.demands))}) AS {REASON}", ORIGIN, f"{raw} AS {RAW}"
+    return frame.where(f"{REASON} IS NOT NULL OR {_is_bad_time(frame)}").selectExpr(
+        f"coalesce({REASON}, {literal(_no_time(rows.demands))}) AS {REASON}", ORIGIN, RAW
     )
+
+
+def _with_record(frame: DataFrame) -> DataFrame:
+    """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
+    columns = [quoted(field.name) for field in _columns(frame).fields]
+    record = f"CAST(to_json(struct({', '.join([*columns, f'{LEFT} AS {RESCUED}'])})) AS BINARY)"
+    others = [quoted(name) for name in frame.columns if name != RAW]
+    return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
 
 # Typed rows.
@@ -297,14 +304,19 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
         for (frame, _), schema in zip(timed, schemas)
     ]
     frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), fitted)
-    seen = _counted_rows(frame, time, demands, groups[0].label, any(t.may_be_bad for _, t in timed))
+    judged = [group for group in groups if REASON in group.frame.columns]
+    may_be_bad = bool(judged) or any(t.may_be_bad for _, t in timed)
+    seen = _counted_rows(frame, time, demands, groups[0].label, may_be_bad)
     bad = None
     if seen is not None and seen.bad_rows:
         pieces = [_bad_of_rows(group, t) for group, (_, t) in zip(groups, timed) if t.may_be_bad]
+        pieces += [group.frame.where(f"{REASON} IS NOT NULL").select(REASON, ORIGIN, RAW) for group in judged]
         bad = reduce(lambda a, b: a.unionByName(b), pieces)
         if not demands.allow_bad:
             raise _refusal(frame.sparkSession, None, groups[0].label, bad, seen.bad_rows)
         frame = frame.where(f"NOT {_is_bad_time(frame)}")
+        if judged:
+            frame = frame.where(f"{REASON} IS NULL")
     return _prepared(frame, time, contract, target, seen, bad)
 
 
@@ -344,7 +356,7 @@ def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: st
 def _bad_of_rows(group: Rows, time: EventTime) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
     origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
-    raw = _as_json(without(group.frame.schema, ORIGIN))
+    raw = _as_json(without(group.frame.schema, ORIGIN, REASON, RAW))
     reason = literal(f"{time.column} is no time")
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
 

@@ -211,6 +211,8 @@ def _edges(keys: pa.Table, count: int) -> pa.RecordBatch | None:
         return None
     ordered = keys.take(order_of([whole(keys.column(name)) for name in EDGE_COLUMNS]))
     at = sorted({keys.num_rows * number // count for number in range(1, count)} - {0})
+    if not at:
+        return None
     return ordered.take(arrays.int64s(at)).combine_chunks().to_batches()[0]
 
 

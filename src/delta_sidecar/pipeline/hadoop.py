@@ -19,8 +19,8 @@ _S3A = "org.apache.hadoop.fs.s3a"
 _AZURE_OAUTH = "org.apache.hadoop.fs.azurebfs.oauth2"
 _AZURE_SAS = "org.apache.hadoop.fs.azurebfs.sas.FixedSASTokenProvider"
 _PUBLIC_AZURE = "dfs.core.windows.net"
-SECRET_NAMES = "(?i)secret|password|token|access[.]?key|account[.]key|private[.]key|sas[.]"
-"""For `spark.redaction.regex`: Spark's own pattern lets Azure's and Google's keys through."""
+SECRET_NAMES = "(?i)secret|password|token|access[.]?key|account[.]key|private[.]key|sas[.]|jaas"
+"""For `spark.redaction.regex`: Spark's own pattern lets Azure's and Google's keys through, and logins to Kafka."""
 
 
 def spark_uri(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> str:

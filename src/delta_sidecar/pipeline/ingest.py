@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
@@ -32,10 +32,12 @@ from delta_sidecar.pipeline.bucketed_table import (
     time_type_of,
 )
 from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_committed
-from delta_sidecar.pipeline.contract import without
+from delta_sidecar.pipeline.contract import schema_of, without
 from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, time_name
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.kafka import KafkaSource, is_kafka, kafka_source
+from delta_sidecar.pipeline.kafka_frames import kafka_input, message_columns, read_kafka
 from delta_sidecar.pipeline.layout import (
     hashable_columns,
     needs_estimate,
@@ -140,7 +142,7 @@ class Settings:
 
 
 def ingest(
-    source: DataFrame | str | os.PathLike[str],
+    source: DataFrame | KafkaSource | str | os.PathLike[str],
     table: str | os.PathLike[str],
     time_column: str,
     *,
@@ -163,7 +165,7 @@ def ingest(
     after_commit: Callable[[int], None] | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> IngestSummary:
-    """Add a batch (a frame, or the files at a path) to a table, which is made if it is not there.
+    """Add a batch (a frame, the files at a path, or messages of Kafka) to a table, which is made if it is not there.
 
     The batch is held to one contract: `schema` (a StructType, DDL, or Spark's JSON), else the table's schema, else the
     one inferred from the batch. What the contract lacks is refused by name, added (`merge_schema`), or kept as JSON
@@ -179,12 +181,35 @@ def ingest(
     )  # fmt: skip
     once = _once(app_id, batch_id)
     session = session_of(source, spark)
+    if (messages := messages_of(source, read_options)) is not None:
+        give_access(session, settings, None)
+        given = kafka_input(read_kafka(session, messages), messages)
+        return ingest_batch(session, given, with_message_columns(settings, messages), once)
+    assert not isinstance(source, KafkaSource)
     if not isinstance(source, (str, os.PathLike)):
         give_access(session, settings, None)
         return ingest_batch(session, Rows(source, "the DataFrame"), settings, once)
     files = source_of(source, source_format, read_options, storage_options)
     give_access(session, settings, files)
     return ingest_batch(session, files_at(session, files), settings, once)
+
+
+def messages_of(source: object, read_options: Mapping[str, str] | None) -> KafkaSource | None:
+    """The topics that a source is; None if it is something else."""
+    if isinstance(source, KafkaSource):
+        return source
+    if isinstance(source, str) and is_kafka(source):
+        return kafka_source(source, options=read_options)
+    return None
+
+
+def with_message_columns(settings: Settings, messages: KafkaSource) -> Settings:
+    """The settings; a schema that is given for the values gets the columns of the message that are asked for."""
+    if settings.schema is None:
+        return settings
+    own, more = schema_of(settings.schema), message_columns(messages)
+    fields = [*own.fields, *without(more, *own.names).fields]
+    return replace(settings, schema=type(own)(fields))
 
 
 def files_at(spark: SparkSession, source: Source) -> Input:

@@ -1,5 +1,7 @@
 """Lines of text as typed rows, in tasks: what `records` makes of them, as the columns of a frame.
 
+Lines may come with a `__reason` why they are no records: then nobody tries to parse them.
+
 Beside the contract's columns a row has `__left`, JSON text of what has no place in them; `__reason`, `__origin` and
 `__raw` where it is a record that does not parse; and `__problems` where it shows something about the batch that its
 task has not seen before.
@@ -21,7 +23,7 @@ from delta_sidecar.pipeline.contract import CORRUPT, Contract, arrow_schema, spa
 from delta_sidecar.pipeline.records.csv_records import CsvInference, CsvParser, Dialect, header_names
 from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
-from delta_sidecar.pipeline.records.terms import Parsed, Problem, Terms
+from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Terms
 from delta_sidecar.pipeline.shipping import ship
 from delta_sidecar.pipeline.sources import ORIGIN, Lines
 
@@ -118,7 +120,8 @@ def inferred(lines: Lines, names: Sequence[str] | None) -> StructType:
         yield pa.record_batch([pa.array([encoded], pa.binary())], names=["schema"])
 
     kind = pa.struct([])
-    rows = lines.frame.select("value", "origin", "start").mapInArrow(infer, "schema binary").toArrow()
+    judged = [REASON] if REASON in lines.frame.columns else []
+    rows = lines.frame.select("value", "origin", "start", *judged).mapInArrow(infer, "schema binary").toArrow()
     for encoded in rows.column(0).to_pylist():
         kind = merged_structs(kind, pa.struct(list(pa.ipc.read_schema(pa.BufferReader(encoded)))))
     return cast("StructType", spark_type(settled(kind) if kind.num_fields else kind))
@@ -132,12 +135,15 @@ def parse_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     if order.format == "json":
         parser = JsonParser(order.terms, order.encoding)
         for batch in batches:
-            lines = batch.column("value").to_pylist()
-            yield _rows(order, batch, lines, parser.parse(lines))
+            yield from _judged(order, batch)
+            rest = _not_judged(batch)
+            lines = rest.column("value").to_pylist()
+            yield _rows(order, rest, lines, parser.parse(lines))
         return
     csv, files = CsvParser(order.terms, order.dialect), _Files(order)
     for batch in batches:
-        for piece, names, lines in files.pieces(batch, csv):
+        yield from _judged(order, batch)
+        for piece, names, lines in files.pieces(_not_judged(batch), csv):
             yield _rows(order, piece, lines, csv.parse(lines, names))
 
 
@@ -146,13 +152,29 @@ def infer_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> pa.StructT
     if order.format == "json":
         json_kind = JsonInference(order.encoding)
         for batch in batches:
-            json_kind.see(batch.column("value").to_pylist())
+            json_kind.see(_not_judged(batch).column("value").to_pylist())
         return json_kind.kind
     csv_kind, files = CsvInference(order.dialect), _Files(order)
     for batch in batches:
-        for _, names, lines in files.pieces(batch, CsvParser(Terms(pa.schema([])), order.dialect)):
+        for _, names, lines in files.pieces(_not_judged(batch), CsvParser(Terms(pa.schema([])), order.dialect)):
             csv_kind.see(lines, names)
     return csv_kind.kind
+
+
+def _not_judged(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The lines that may be records."""
+    return batch.filter(pc.is_null(batch.column(REASON))) if REASON in batch.schema.names else batch
+
+
+def _judged(order: Order, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The lines that came with a reason why they are no records, as bad rows."""
+    if REASON not in batch.schema.names:
+        return
+    judged = batch.filter(pc.is_valid(batch.column(REASON)))
+    if judged.num_rows:
+        bad = [BadRecord(at, reason) for at, reason in enumerate(judged.column(REASON).to_pylist())]
+        nothing = [pa.array([], column.type) for column in order.terms.columns]
+        yield _rows(order, judged, judged.column("value").to_pylist(), Parsed(nothing, [], bad=bad))
 
 
 @dataclass(slots=True)
@@ -168,6 +190,10 @@ class _Files:
         self, batch: pa.RecordBatch, parser: CsvParser
     ) -> Iterator[tuple[pa.RecordBatch, list[str], list[bytes]]]:
         """The lines of each file in a batch, less its header."""
+        if self.order.names is not None and not self.order.dialect.multi_line:
+            if batch.num_rows:
+                yield batch, list(self.order.names), batch.column("value").to_pylist()
+            return
         for begin, end in _runs(batch):
             piece = batch.slice(begin, end - begin)
             origin, start = piece.column("origin")[0].as_py(), piece.column("start")[0].as_py()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import SparkError
 from delta_sidecar.pipeline.hadoop import SECRET_NAMES, hadoop_options
+from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.storage.uri import parse_location
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """The session of this process if it has one, else a new one, stopped after the block.
 
-    `uris` are the places it will work on: their drivers and credentials are set up. Unless `verbose`, what the JVM
-    says goes to a file of its own, and to nobody if all is well.
+    `uris` are the places and topics it will work on: their drivers and credentials are set up. Unless `verbose`, what
+    the JVM says goes to a file of its own, and to nobody if all is well.
     """
     _check_installed()
     from pyspark.sql import SparkSession
@@ -85,7 +86,7 @@ def session_settings(
 ) -> dict[str, str]:
     """All settings of a session; what the user gives counts over what we choose."""
     given = dict(conf or {})
-    stores = {k: v for uri in uris for k, v in hadoop_options(uri, storage_options).items()}
+    stores = {k: v for uri in _places(uris) for k, v in hadoop_options(uri, storage_options).items()}
     if _is_remote(master):
         return _SESSION | stores | given
     local = _local_settings() if _is_local(master) else {}
@@ -97,9 +98,14 @@ def set_storage_options(
     spark: SparkSession, uris: Sequence[str], storage_options: Mapping[str, str] | None = None
 ) -> None:
     """Give a session that is already there the credentials of the places it will work on."""
-    for uri in uris:
+    for uri in _places(uris):
         for name, value in hadoop_options(uri, storage_options).items():
             spark.conf.set(name, value)
+
+
+def _places(uris: Sequence[str]) -> list[str]:
+    """Those that a file system serves."""
+    return [uri for uri in uris if not is_kafka(uri)]
 
 
 def shuffle_partitions(spark: SparkSession) -> int:
@@ -140,9 +146,11 @@ def _jar_settings(uris: Sequence[str], given: Mapping[str, str]) -> dict[str, st
     jars = find_jars()
     present = " ".join(jar.name for jar in jars)
     packages = [] if "delta-spark" in present else [delta_coordinate()]
-    drivers = {_DRIVERS[s] for s in (parse_location(uri).scheme for uri in uris) if s in _DRIVERS}
+    drivers = {_DRIVERS[s] for s in (parse_location(uri).scheme for uri in _places(uris)) if s in _DRIVERS}
     missing = [driver for driver in sorted(drivers) if driver not in present]
     packages += [f"org.apache.hadoop:{driver}:{_hadoop_version()}" for driver in missing]
+    if "spark-sql-kafka" not in present and any(map(is_kafka, uris)):
+        packages.append(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}")
     found = {"spark.jars": ",".join(map(str, jars)), "spark.jars.packages": ",".join(packages)}
     # Who names packages, or leaves some out, has chosen a client already.
     if "hadoop-aws" in missing and not {"spark.jars.packages", "spark.jars.excludes"} & given.keys():

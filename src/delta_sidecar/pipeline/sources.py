@@ -314,7 +314,7 @@ class Lines:
     """Records of text, not parsed yet, and further columns that are taken as they are.
 
     The frame has `value` (bytes), `origin` (the file, or where else a record is from) and `start` (the byte of its file
-    that its task began at).
+    that its task began at). Where it has `__reason`, too, lines with one are no records.
     """
 
     frame: DataFrame
@@ -327,7 +327,10 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Typed rows of one schema."""
+    """Typed rows of one schema.
+
+    Where the frame has `__reason`, rows with one are none: then `__origin` and `__raw` say what they were.
+    """
 
     frame: DataFrame
     label: str

@@ -26,9 +26,13 @@ from delta_sidecar.pipeline.ingest import (
     Settings,
     give_access,
     ingest_batch,
+    messages_of,
     session_of,
     settings_of,
+    with_message_columns,
 )
+from delta_sidecar.pipeline.kafka import KafkaSource
+from delta_sidecar.pipeline.kafka_frames import kafka_input, read_kafka_stream
 from delta_sidecar.pipeline.sources import Rows, Source, files_of, source_of, stream_files
 
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def ingest_stream(
-    source: DataFrame | str | os.PathLike[str],
+    source: DataFrame | KafkaSource | str | os.PathLike[str],
     table: str | os.PathLike[str],
     time_column: str,
     checkpoint_location: str | os.PathLike[str],
@@ -64,7 +68,7 @@ def ingest_stream(
     on_progress: Callable[[str], None] | None = None,
     on_batch: Callable[[IngestSummary], None] | None = None,
 ) -> StreamingQuery:
-    """Start a stream (a streaming frame, or the files at a path) into a table, and give back Spark's query.
+    """Start a stream (a streaming frame, files at a path, or messages of Kafka) into a table, and give back the query.
 
     `available_now` ends when all that is there has been taken; else the query goes on until it is stopped, a batch
     every `processing_time` (`10 seconds`) or as fast as they come. `on_batch` is called with each batch's summary.
@@ -76,9 +80,15 @@ def ingest_stream(
         bad_rows, table_properties, storage_options, index, after_commit, on_progress,
     )  # fmt: skip
     session = session_of(source, spark)
-    frame, files = _stream(session, source, settings, source_format, read_options)
+    files: Source | None = None
+    if (messages := messages_of(source, read_options)) is not None:
+        frame = _message_stream(session, messages, settings)
+        settings = with_message_columns(settings, messages)
+    else:
+        assert not isinstance(source, KafkaSource)
+        frame, files = _stream(session, source, settings, source_format, read_options)
     place = spark_uri(checkpoint_location, storage_options)
-    step = _Step(settings, place, app_id, on_batch, files)
+    step = _Step(settings, place, app_id, on_batch, files, messages and messages.without_secrets())
     writer = frame.writeStream.foreachBatch(step).option("checkpointLocation", place)
     writer = writer.trigger(availableNow=True) if available_now else _continuous(writer, processing_time)
     with spark_failures(f"{settings.table}: the stream did not start"):
@@ -97,6 +107,18 @@ def _continuous(writer: Any, processing_time: str | None) -> Any:
     return writer.trigger(processingTime=processing_time) if processing_time else writer
 
 
+def _message_stream(spark: SparkSession, messages: KafkaSource, settings: Settings) -> DataFrame:
+    _check_table(settings)
+    give_access(spark, settings, None)
+    return read_kafka_stream(spark, messages)
+
+
+def _check_table(settings: Settings) -> None:
+    snapshot = load_table(settings.open_store())
+    if snapshot is not None:
+        check_bucket(snapshot, settings.bucket)
+
+
 def _stream(
     spark: SparkSession,
     source: DataFrame | str | os.PathLike[str],
@@ -105,9 +127,7 @@ def _stream(
     read_options: Mapping[str, str] | None,
 ) -> tuple[DataFrame, Source | None]:
     """The stream, and the source whose files it names. What can be known to be wrong is told now, not by a batch."""
-    snapshot = load_table(settings.open_store())
-    if snapshot is not None:
-        check_bucket(snapshot, settings.bucket)
+    _check_table(settings)
     if not isinstance(source, (str, os.PathLike)):
         give_access(spark, settings, None)
         if not source.isStreaming:
@@ -134,16 +154,22 @@ class _Step:
     on_batch: Callable[[IngestSummary], None] | None
     files: Source | None = None
     """The source, where the stream is one of its file names."""
+    messages: KafkaSource | None = None
+    """The source, where the stream is one of messages."""
     known: list[str] = field(default_factory=list)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         if not self.known:
             self.known.append(self.app_id or f"delta-sidecar-ingest-{_query_id(spark, self.checkpoint)}")
-        given: Input = Rows(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
-        summary = ingest_batch(spark, given, self.settings, (self.known[0], batch_id))
+        summary = ingest_batch(spark, self._input(batch), self.settings, (self.known[0], batch_id))
         if self.on_batch is not None:
             self.on_batch(summary)
+
+    def _input(self, batch: DataFrame) -> Input:
+        if self.messages is not None:
+            return kafka_input(batch, self.messages)
+        return Rows(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
 
 
 def _query_id(spark: SparkSession, checkpoint: str) -> str:
