@@ -207,7 +207,8 @@ def _hopeless(drawn: random.Random, batch: Batch) -> Batch:
         return batch
     chance = drawn.random()
     if chance < 0.3 and options.source_format == "json" and "encoding" not in options.read:
-        return Batch((*batch.files, TextFile("own.json", b'{"k": "own", "_rescued": "x"}')), options)
+        own = TextFile("own.json", b'{"k": "own", "_rescued": "x"}')
+        return Batch((*batch.files, own), replace(options, rescue=True))
     if chance < 0.6:
         return Batch(batch.files, replace(options, read={**options.read, "mode": "DROPMALFORMED"}))
     return Batch(batch.files, replace(options, read={**options.read, "dateFormat": "yyyy"}))

@@ -161,7 +161,7 @@ class Bad:
     raw: str | bytes | None
     holds: str | None = None
     record: Any = None
-    """The record of JSON, where the text holds others, too."""
+    """The record, where the row as JSON will do."""
     in_file: bool = True
     """Whether it came from a file, not from a Delta table."""
 
@@ -208,7 +208,7 @@ class Record:
     """The types of a typed source."""
     directories: Mapping[str, Any] = field(default_factory=dict)
     shared: bool = False
-    """Whether its text holds other records, too."""
+    """Whether its bad row is the row as JSON: the text may hold others, too."""
 
 
 @dataclass
@@ -285,7 +285,7 @@ def _json_records(file: TextFile, options: Options) -> Iterator[Record]:
         parts = value if isinstance(value, list) and all(isinstance(part, dict) for part in value) else [value]
         for part in parts:
             good = part if isinstance(part, dict) else None
-            yield Record(file.path, number, text, good, shared=len(parts) > 1)
+            yield Record(file.path, number, text, good, shared=number is None or len(parts) > 1)
 
 
 def _csv_texts(data: bytes, options: Options) -> Iterator[tuple[int, str | bytes]]:
@@ -362,7 +362,8 @@ def _csv_records(file: TextFile, options: Options) -> Iterator[Record]:
             continue
         empty = _quoted_empty(text, options)
         values = [None if part == null and place not in empty else Csv(part) for place, part in enumerate(fields)]
-        yield Record(file.path, number, text, dict(zip(names, values)))
+        shared = options.read.get("multiLine") == "true"
+        yield Record(file.path, number, text, dict(zip(names, values)), shared=shared)
 
 
 def _directories(path: str, options: Options) -> dict[str, Any]:
@@ -810,7 +811,7 @@ def _early_refusals(files: Sequence[File], records: Sequence[Record], options: O
     reasons += [
         (file.path.split("/")[-1],) for file in files if isinstance(file, TypedFile) and file.broken is not None
     ]
-    if any(RESCUED in (record.value or ()) for record in records):
+    if options.rescue and any(RESCUED in (record.value or ()) for record in records):
         reasons.append((RESCUED,))
     return reasons
 
