@@ -200,8 +200,8 @@ def _check_refusal(run: Run, outcome: Done | Refusal, message: str, before: list
     reasons = outcome.reasons if isinstance(outcome, Refusal) else outcome.may_refuse
     if not reasons:
         raise CaseError(f"refused: {message}")
-    told = f"{message}\n{unquote(message)}"  # places may be URIs
-    if not any(all(word in told for word in reason) for reason in reasons):
+    told = f"{message}\n{unquote(message)}".lower()  # places may be URIs, names spelled as in the contract
+    if not any(all(word.lower() in told for word in reason) for reason in reasons):
         raise CaseError(f"refused, and none of {reasons[:5]} is named: {message}")
     if _logs(run) != before:
         raise CaseError(f"refused, but something was written: {_logs(run)}, not {before}: {message}")
