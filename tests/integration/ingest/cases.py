@@ -69,7 +69,7 @@ BAD_JSON = [
     '{"k": "x", "K": "y"}', '{"k": "\\x41"}', "}", '{"k": 1e}',
 ]  # fmt: skip
 BAD_BYTES = [b'{"k": "\xff\xfe"}', b"\xc3\x28", b'{"k": "x"}\xe2\x28\xa1']
-SESSION_OF_TIMES = dt.datetime(2026, 2, 10, 22, tzinfo=dt.UTC)
+EVENING = dt.datetime(2026, 2, 10, 22, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -342,7 +342,7 @@ def _time(plan: Plan) -> dt.datetime:
                 dt.datetime(2999, 12, 31, 23, 59, 59, tzinfo=dt.UTC),
             ]
         )
-    return SESSION_OF_TIMES + dt.timedelta(
+    return EVENING + dt.timedelta(
         hours=drawn.randint(0, 3), minutes=drawn.randint(0, 59), seconds=drawn.choice([0, 1, 59])
     )
 

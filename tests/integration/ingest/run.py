@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -182,13 +183,7 @@ def _schema(run: Run, options: Options) -> Any:
         return None
     told = to_spark(options.schema)
     form = run.case.number % 3
-    return ddl_of_columns(options.schema) if form == 0 else _json(told) if form == 1 else StructType.fromJson(told)
-
-
-def _json(told: Any) -> str:
-    import json
-
-    return json.dumps(told)
+    return ddl_of_columns(options.schema) if form == 0 else json.dumps(told) if form == 1 else StructType.fromJson(told)
 
 
 def _logs(run: Run) -> list[str]:
