@@ -56,6 +56,11 @@ properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases 
 fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to its files (10000)
 	DELTA_SIDECAR_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz $(PYTEST_ARGS)
 
+.PHONY: ingest-cases
+ingest-cases: CASES = 2000
+ingest-cases: setup ## Ingest CASES random landings (2000) on local Spark: every record has its place
+	DELTA_SIDECAR_INGEST_CASES=$(CASES) $(BIN)/python -m pytest -s tests/integration/ingest/test_property.py $(PYTEST_ARGS)
+
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
 	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)

@@ -1,0 +1,46 @@
+"""Every record of a random landing is in the table, in the bad-row table, or stops the batch: value by value.
+
+`make ingest-cases CASES=2000` tries many, `make test` the first few; one again:
+`DELTA_SIDECAR_INGEST_FIRST_CASE=17 DELTA_SIDECAR_INGEST_CASES=1 python -m pytest -s tests/integration/ingest`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.integration.ingest.cases import case
+from tests.integration.ingest.run import CaseError, check_case
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = int(os.environ.get("DELTA_SIDECAR_INGEST_CASES", "20"))
+FIRST = int(os.environ.get("DELTA_SIDECAR_INGEST_FIRST_CASE", "0"))
+SHARD = 20
+"""Cases of one test function."""
+tried: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def report() -> Iterator[None]:
+    """Say how much was compared."""
+    yield
+    print("\ningest:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + CASES, SHARD))
+def test_every_record_has_its_place(spark: SparkSession, tmp_path: Path, first: int) -> None:
+    failures = []
+    for number in range(first, min(first + SHARD, FIRST + CASES)):
+        try:
+            check_case(spark, case(number), tmp_path / str(number), tried)
+        except CaseError as error:
+            failures.append(str(error))
+    if failures:
+        pytest.fail(f"{len(failures)} cases failed\n\n" + "\n\n".join(failures), pytrace=False)
