@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RESCUED: Final = "_rescued"
 CORRUPT: Final = "_corrupt_record"
+RESERVED: Final = frozenset(("__origin", "__left", "__reason", "__raw", "__problems", "__bad_time", "__time"))
+"""Columns that stand beside those of a batch while it is made ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,12 @@ class Contract:
     def _misfit(self, problem: Problem) -> str:
         kind = find_type(self.schema, problem.path)
         return f"{problem.name} is {'?' if kind is None else kind.simpleString()}, not {problem.example}"
+
+
+def check_reserved(names: Iterable[str], where: str) -> None:
+    """Refuse a source whose columns would be taken for ours."""
+    if taken := sorted(name for name in names if name.casefold() in RESERVED):
+        raise InputError(f"{where} has a column {taken[0]}, a name that ingest keeps for itself; rename it")
 
 
 def schema_of(given: StructType | str) -> StructType:

@@ -188,7 +188,7 @@ def ingest(
     assert not isinstance(source, KafkaSource)
     if not isinstance(source, (str, os.PathLike)):
         give_access(session, settings, None)
-        return ingest_batch(session, Rows(source, "the DataFrame"), settings, once)
+        return ingest_batch(session, Rows.of(source, "the DataFrame"), settings, once)
     files = source_of(source, source_format, read_options, storage_options)
     give_access(session, settings, files)
     return ingest_batch(session, files_at(session, files), settings, once)
@@ -216,7 +216,7 @@ def files_at(spark: SparkSession, source: Source) -> Input:
     """What a batch of everything at a place is made of."""
     if source.format == "delta":
         with spark_failures(f"{source.uri} cannot be read as delta"):
-            return Rows(spark.read.format("delta").options(**source.options).load(source.place), source.uri)
+            return Rows.of(spark.read.format("delta").options(**source.options).load(source.place), source.uri)
     return Files(source, list_files(spark, source))
 
 
@@ -347,6 +347,8 @@ class _Batch:
             if once is not None and _was_committed(snapshot, once):
                 settings.say(f"batch {once[1]} of {once[0]} is in the table already")
                 return _nothing(settings, snapshot.version, self.begun, replayed=True)
+            if isinstance(self.source, Files) and not self.source.files:
+                return _nothing(settings, snapshot.version, self.begun, replayed=False)
         batch = _prepared(self.spark, self.source, settings, snapshot)
         self._put_aside(batch)
         frame, time_type = batch.frame, batch.time.time_type
@@ -371,7 +373,9 @@ class _Batch:
         self.settings.say(f"putting {batch.survey.bad_rows:,} bad rows aside")
         name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]}"
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
-        write_bad_rows(bad_rows_frame(batch.bad, name), place, self.once, self.settings.retry)
+        # Several tables may put their bad rows into one, under the same numbers.
+        once = None if self.once is None else (f"{self.once[0]} of {self.settings.table}", self.once[1])
+        write_bad_rows(bad_rows_frame(batch.bad, name), place, once, self.settings.retry)
         self.bad_rows = batch.survey.bad_rows
 
     def _created(self, schema: StructType, time_type: TimeType) -> Snapshot:

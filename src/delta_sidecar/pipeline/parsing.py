@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sidecar.pipeline.contract import CORRUPT, Contract, arrow_schema, spark_type
+from delta_sidecar.pipeline.contract import CORRUPT, Contract, arrow_schema, check_reserved, spark_type
 from delta_sidecar.pipeline.records.csv_records import CsvInference, CsvParser, Dialect, header_names
 from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
@@ -71,6 +71,7 @@ def order_of(
 ) -> Order:
     """The order for a contract. The time column is taken as text; so is the bucket, which Delta computes again."""
     source = lines.source
+    check_reserved((field.name for field in contract.schema.fields), lines.label)
     columns = arrow_schema(contract.schema)
     if bucket_column is not None:
         columns = columns.append(pa.field(bucket_column, pa.string()))

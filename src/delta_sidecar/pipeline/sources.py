@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import InputError, ObjectNotFoundError, OptionError
-from delta_sidecar.pipeline.contract import arrow_type, ddl, find_type, spark_type
+from delta_sidecar.pipeline.contract import arrow_type, check_reserved, ddl, find_type, spark_type
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.records.conversion import Misfit, parts_of, scalar_of_text
@@ -254,11 +254,12 @@ class DirectoryColumn:
 
     def sql(self, root: str) -> str:
         """SQL: its value for the file of a row."""
-        path = f"substr(_metadata.file_path, instr(_metadata.file_path, {literal(root)}) + {len(root)})"
+        place = decoded_sql("_metadata.file_path")
+        path = f"substr({place}, instr({place}, {literal(root)}) + {len(root)})"
         raw = f"regexp_extract(concat('/', {path}), {literal(f'/{re.escape(self.name)}=([^/]*)/')}, 1)"
         there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.name)}=[^/]*/')}"
-        # Twice: the path is a URI, and the name of the directory has escapes of its own.
-        value = decoded_sql(decoded_sql(raw))
+        # The name of the directory has escapes of its own, beside those of the URI.
+        value = decoded_sql(raw)
         return f"CASE WHEN {there} THEN CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {ddl(self.kind)}) END"
 
 
@@ -302,12 +303,9 @@ def _all_fit(texts: Iterable[str], kind: DataType, name: str) -> bool:
         return False
 
 
-def _encoded_root(source: Source) -> str:
-    """The end of the root as it stands in a file's URI."""
-    from urllib.parse import quote
-
-    last = parse_location(_root(source.uri)).path.rstrip("/").rpartition("/")[2]
-    return f"/{quote(last, safe='=:@!$&+,;()*')}/" if last else "/"
+def _root_in_paths(source: Source) -> str:
+    """The root as it stands in the paths of files below it."""
+    return f"/{parse_location(_root(source.uri)).path.strip('/')}/".replace("//", "/")
 
 
 # Lines and rows.
@@ -341,13 +339,19 @@ class Rows:
     has_origin: bool = False
     """Whether a column `__origin` says which file a row is from."""
 
+    @classmethod
+    def of(cls, frame: DataFrame, label: str) -> Rows:
+        """The rows of a frame that is not ours."""
+        check_reserved(frame.columns, label)
+        return cls(frame, label)
+
 
 def read_lines(spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None) -> Lines:
     """The lines of some files, or the files themselves where a record may have several lines."""
     columns = directory_columns(source, files, known)
     with spark_failures(f"{source.uri} cannot be read as {source.format}"):
         frame = text_frame(spark, source, [file.path for file in files])
-        root = _encoded_root(source)
+        root = _root_in_paths(source)
         extras = [f"{column.sql(root)} AS {quoted(column.name)}" for column in columns]
         lines = frame.selectExpr(
             "CAST(value AS BINARY) AS value",
@@ -378,7 +382,8 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
 
     if not source.flag("header", True) or source.flag("multiLine"):
         return {}
-    large = [file.path for file in files if file.size > _LARGE and not _COMPRESSED.search(file.path)]
+    least = 0 if _divides_small_files(spark) else _LARGE
+    large = [file.path for file in files if file.size > least and not _COMPRESSED.search(file.path)]
     if not large:
         return {}
     frame = text_frame(spark, source, large)
@@ -392,6 +397,12 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
     return dict(zip(*(column.to_pylist() for column in found.columns)))
 
 
+def _divides_small_files(spark: SparkSession) -> bool:
+    """Whether the session was told to divide files into smaller pieces than Spark does by itself."""
+    usual = {"spark.sql.files.maxPartitionBytes": "134217728", "spark.sql.files.openCostInBytes": "4194304"}
+    return any(str(spark.conf.get(name, value)).rstrip("bB") != value for name, value in usual.items())
+
+
 def read_rows(
     spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None
 ) -> list[Rows]:
@@ -402,6 +413,7 @@ def read_rows(
         groups.setdefault(schema, []).append(file.path)
     rows = []
     for schema, paths in groups.items():
+        check_reserved(schema.names, paths[0])
         _check_directories(columns, schema, paths[0])
         with spark_failures(f"{source.uri} cannot be read as parquet"):
             rows.append(Rows(_parquet(spark, source, schema, paths, columns), paths[0], has_origin=True))
@@ -460,7 +472,7 @@ def _parquet(
     else:
         frame = reader.parquet(*paths)
         made = [quoted(name) for name in frame.columns]
-    root = _encoded_root(source)
+    root = _root_in_paths(source)
     extras = [f"{column.sql(root)} AS {quoted(column.name)}" for column in columns]
     return frame.selectExpr(*made, *extras, f"_metadata.file_path AS {quoted(ORIGIN)}")
 

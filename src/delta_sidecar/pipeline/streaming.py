@@ -169,7 +169,7 @@ class _Step:
     def _input(self, batch: DataFrame) -> Input:
         if self.messages is not None:
             return kafka_input(batch, self.messages)
-        return Rows(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
+        return Rows.of(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
 
 
 def _query_id(spark: SparkSession, checkpoint: str) -> str:

@@ -159,19 +159,40 @@ def test_times_that_are_none_are_put_aside_or_refused(table: SparkTable, tmp_pat
     assert {(row.reason, row.file) for row in aside} == {("ts is no time", None)}
 
 
-def test_bad_rows_of_a_batch_are_written_once(table: SparkTable, tmp_path: Path) -> None:
+def test_bad_rows_of_a_batch_are_written_once(
+    table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delta_sidecar.pipeline import ingest as module
+
     (tmp_path / "in.json").write_text('{"ts": "2026-02-10", "id": 1}\n{"ts": "?"}\n{"id"\n')
-    for replayed in (False, True):
-        done = ingest(
-            tmp_path / "in.json", table.root, "ts", spark=table.spark, bad_rows=tmp_path / "bad", app_id="a", batch_id=0
-        )
-        assert done.skipped_as_replayed is replayed
-    # A batch that died between its bad rows and its own commit.
-    other = SparkTable(table.spark, tmp_path / "other")
-    ingest(tmp_path / "in.json", other.root, "ts", spark=table.spark, bad_rows=tmp_path / "bad", app_id="a", batch_id=0)
-    aside = table.spark.read.format("delta").load(str(tmp_path / "bad"))
-    assert sorted(row.raw for row in aside.collect()) == ['{"id"', '{"ts": "?"}']
-    assert {row.batch for row in aside.collect()} == {"a/0"}
+
+    def run(root: Path) -> IngestSummary:
+        options = {"bad_rows": tmp_path / "bad", "app_id": "a", "batch_id": 0}
+        return ingest(tmp_path / "in.json", root, "ts", spark=table.spark, **options)  # type: ignore[arg-type]
+
+    def raws() -> list[str]:
+        return sorted(row.raw for row in table.spark.read.format("delta").load(str(tmp_path / "bad")).collect())
+
+    def dies(*_: object) -> bool:
+        raise RuntimeError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_write", dies)
+        with pytest.raises(RuntimeError, match="gone"):
+            run(table.root)
+    assert raws() == ['{"id"', '{"ts": "?"}']
+    assert [run(table.root).skipped_as_replayed for _ in range(2)] == [False, True]
+    assert raws() == ['{"id"', '{"ts": "?"}']
+    run(tmp_path / "other")
+    assert len(raws()) == 4, "another table's batch of the same number is another batch"
+
+
+def test_names_that_ingest_keeps_for_itself_are_refused(table: SparkTable, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="__RAW"):
+        ingest(table.spark.sql(EVENTS).selectExpr("*", "1 AS __RAW"), table.root, "ts")
+    (tmp_path / "in.json").write_text('{"ts": "2026-02-10", "__left": 1}\n')
+    with pytest.raises(InputError, match="__left"):
+        ingest(tmp_path / "in.json", table.root, "ts", spark=table.spark)
 
 
 def test_times_without_zone(table: SparkTable) -> None:
