@@ -288,11 +288,12 @@ def _with_record(frame: DataFrame) -> DataFrame:
 def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, contract: Contract | None) -> Prepared:
     wanted = _wanted_time(groups, demands, target)
     timed = [_timed(_with_time_column(group, groups, demands), demands, wanted, group.label) for group in groups]
-    schemas = [without(_columns(frame), demands.time_name, demands.bucket_column) for frame, _ in timed]
+    whole = [without(_columns(frame), demands.bucket_column) for frame, _ in timed]
+    schemas = [without(schema, demands.time_name) for schema in whole]
     for group, schema in zip(groups, schemas):
         _check_no_rescued(schema, demands, group.label)
     if contract is None:
-        schema = unify(zip((group.label for group in groups), schemas))
+        schema = unify(zip((group.label for group in groups), whole))
         contract = Contract(schema, demands.merge, demands.rescue)
     for group, schema in zip(groups, schemas):
         contract = hold(schema, contract, group.label)
@@ -324,22 +325,22 @@ def _wanted_time(groups: Sequence[Rows], demands: Demands, target: Target | None
     """The kind of the table's time: that of the table, else without a zone only if all sources are."""
     if target is not None and target.time_type is not None:
         return target.time_type
-    kinds = {_type_name(group.frame.schema, demands) for group in groups} - {""}
+    kinds = {_time_type(group, demands) for group in groups} - {""}
     return "timestamp_ntz" if kinds == {"timestamp_ntz"} else "timestamp"
 
 
-def _type_name(schema: StructType, demands: Demands) -> str:
+def _time_type(group: Rows, demands: Demands) -> str:
     try:
-        return event_time(schema, demands.time_column, "", demands.time_format).time_type
+        return event_time(group.frame.schema, demands.time_column, group.label, demands.time_format).time_type
     except UnknownColumnError:
         return ""
 
 
 def _with_time_column(group: Rows, groups: Sequence[Rows], demands: Demands) -> DataFrame:
     """The frame; one without a time has a null one where another of the batch has one."""
-    if len(groups) == 1 or _type_name(group.frame.schema, demands):
+    if len(groups) == 1 or _time_type(group, demands):
         return group.frame
-    if not any(_type_name(other.frame.schema, demands) for other in groups):
+    if not any(_time_type(other, demands) for other in groups):
         return group.frame
     return group.frame.selectExpr("*", f"CAST(NULL AS TIMESTAMP) AS {quoted(demands.time_name)}")
 
@@ -368,7 +369,8 @@ def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: s
     """The frame with its time as a timestamp, and a mark on rows that have one which cannot be read."""
     from pyspark.sql import functions as f
 
-    time = event_time(frame.schema, demands.time_column, label, demands.time_format, wanted)
+    schema = without(_columns(frame), demands.bucket_column)
+    time = event_time(schema, demands.time_column, label, demands.time_format, wanted)
     if time.column == EVENT_TIME and find_type(without(frame.schema), (EVENT_TIME,)) is not None:
         raise InputError(f"{label} has a column {EVENT_TIME}, which the time of {demands.time_column} is copied to")
     if not time.may_be_bad:

@@ -212,7 +212,7 @@ class _Files:
             return None
         if origin not in self.order.headers:
             raise RuntimeError(f"{origin}: its header was not read before its lines")
-        return header_names(self.order.headers[origin], self.order.dialect, origin)
+        return header_names(self.order.headers[origin], self.order.dialect, unquote(origin))
 
     def _take_header(
         self, piece: pa.RecordBatch, lines: list[bytes], parser: CsvParser
@@ -229,16 +229,16 @@ class _Files:
             if not dialect.header:
                 self.names = [f"_c{at}" for at in range(len(record))]
                 return piece, lines
-            self.names = header_names(first[:after], dialect, self.origin)
+            self.names = header_names(first[:after], dialect, unquote(self.origin))
             return piece, [first[after:].encode(dialect.encoding)]
         for at, line in enumerate(lines):
-            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff").removesuffix("\r")
+            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff")
             if parser.is_blank(text):
                 continue
             if not dialect.header:
                 self.names = [f"_c{n}" for n in range(len(parser.tokens.record(text)[0]))]
                 return piece, lines
-            self.names = header_names(text, dialect, self.origin)
+            self.names = header_names(text, dialect, unquote(self.origin))
             return piece.slice(at + 1), lines[at + 1 :]
         return piece.slice(0, 0), []
 

@@ -132,8 +132,12 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
         "".encode(encoding)
     except LookupError:
         raise OptionError(f"encoding {encoding!r} is not known") from None
-    if re.fullmatch("utf-?(16|32)", encoding.lower()):
+    if re.fullmatch("utf[-_]?(16|32)", encoding.lower()):
         raise OptionError(f"encoding {encoding} has two byte orders; say {encoding}LE or {encoding}BE")
+    whole = next((value for name, value in options.items() if name.lower() == "multiline"), "").lower() == "true"
+    if "\n".encode(encoding) != b"\n" and not whole:
+        # Spark divides lines at the byte of a line end, which is a part of a character there.
+        raise OptionError(f"encoding {encoding} needs --read-option multiLine=true: its files are parsed whole")
 
 
 def source_of(
@@ -364,9 +368,6 @@ def text_frame(spark: SparkSession, source: Source, paths: list[str]) -> DataFra
         options["lineSep"] = source.option("lineSep")
     if source.encoding not in ("utf-8", "utf8"):
         options["encoding"] = source.encoding
-        # Spark looks for the byte of a line end unless it is told the line end: half a character of UTF-16.
-        if source.encoding.startswith(("utf-16", "utf-32", "utf16", "utf32")):
-            options.setdefault("lineSep", "\n")
     frame: DataFrame = spark.read.format("text").options(**options).load(paths)
     return frame
 

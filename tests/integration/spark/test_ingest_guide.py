@@ -25,7 +25,7 @@ def blocks(kind: str) -> list[str]:
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "landing").mkdir()
-    rows = [{"ts": "2026-02-10T23:45:00Z", "id": 1}, {"ts": "2026-02-11T00:15:00Z", "id": 2}, {"ts": "?", "id": 3}]
+    rows = [{"ts": "2026-02-10T23:45:00Z", "id": 1}, {"ts": "2026-02-11T00:15:00Z", "id": 2}, {"ts": None, "id": 3}]
     (tmp_path / "landing" / "a.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.chdir(tmp_path)
     return tmp_path

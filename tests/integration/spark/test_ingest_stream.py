@@ -26,7 +26,7 @@ def landing(tmp_path: Path) -> Path:
     return folder
 
 
-def land(folder: Path, name: str, *times: str, **more: object) -> None:
+def land(folder: Path, name: str, *times: str | None, **more: object) -> None:
     lines = [json.dumps({"ts": text, "id": n, **more}) for n, text in enumerate(times)]
     (folder / f"{name}.json").write_text("\n".join(lines) + "\n")
 
@@ -42,7 +42,7 @@ def run(table: SparkTable, landing: Path, **options: object) -> list[IngestSumma
 
 
 def test_each_run_takes_what_is_new(table: SparkTable, landing: Path) -> None:
-    land(landing, "a", "2026-02-10T23:45:00Z", "2026-02-11T00:15:00Z", "?")
+    land(landing, "a", "2026-02-10T23:45:00Z", "2026-02-11T00:15:00Z", None)
     (first,) = run(table, landing)
     assert (first.rows, first.files, first.null_bucket_rows, first.version) == (3, 3, 1, 1)
     land(landing, "b", "2026-02-10T23:50:00Z")
@@ -125,23 +125,45 @@ def test_a_delta_table_is_followed(table: SparkTable, tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said_at_once_or_by_its_batch(table: SparkTable, landing: Path) -> None:
     land(landing, "a", "2026-02-10T23:45:00Z")
-    with pytest.raises(UnknownColumnError, match="'when'"):
-        ingest_stream(landing, table.root, "when", landing.parent / "c1", spark=table.spark)
+    with pytest.raises(UnknownColumnError, match=r"'when' in .*; its columns: ts, id$"):
+        await_end(ingest_stream(landing, table.root, "when", landing.parent / "c1", spark=table.spark))
     with pytest.raises(InputError, match="no stream"):
         ingest_stream(table.spark.range(1), table.root, "id", landing.parent / "c2")
     run(table, landing)
     with pytest.raises(InputError, match="not bucketed by _event_day"):
         ingest_stream(landing, table.root, "ts", landing.parent / "c3", spark=table.spark, bucket="day")
     land(landing, "b", "2026-02-10T23:46:00Z", extra=7)
-    with pytest.raises(InputError, match="no columns extra; pass --merge-schema"):
+    with pytest.raises(InputError, match="the contract lacks: extra; pass --merge-schema"):
         run(table, landing)
     assert table.frame().count() == 1
     assert [done.rows for done in run(table, landing, merge_schema=True)] == [1]
 
 
+def test_a_stream_begins_on_an_empty_directory_and_takes_what_changes(table: SparkTable, landing: Path) -> None:
+    assert run(table, landing, source_format="json") == []
+    land(landing, "a", "2026-02-10T23:45:00Z")
+    (landing / "later" / "k=7").mkdir(parents=True)
+    assert [done.rows for done in run(table, landing, source_format="json")] == [1]
+    land(landing / "later" / "k=7", "b", "2026-02-10T23:46:00Z", meta={"new": 1})
+    options = {"source_format": "json", "bad_rows": landing.parent / "bad"}
+    with pytest.raises(InputError, match="the contract lacks: k"):
+        run(table, landing, **options)
+    assert [done.rows for done in run(table, landing, rescue=True, **options)] == [1]
+    (landing / "c.json").write_text('{"ts": "2026-02-10T23:47:00Z", "id": 5, "meta": {"new": 2}}\n{"ts": "?"}\n')
+    (done,) = run(table, landing, merge_schema=True, **options)
+    assert (done.rows, done.bad_rows) == (1, 1)
+    rows = table.frame().orderBy("ts").collect()
+    assert [json.loads(row._rescued) if row._rescued else None for row in rows] == [
+        None,
+        {"meta": {"new": 1}, "k": 7},
+        None,
+    ]
+    assert [row.meta and row.meta.new for row in rows] == [None, None, 2]
+
+
 def test_the_command(spark: SparkSession, landing: Path) -> None:
     """On the session of this process; as a process of its own it is tested with the crash."""
-    land(landing, "a", "2026-02-10T23:45:00Z", "?")
+    land(landing, "a", "2026-02-10T23:45:00Z", None)
     root = landing.parent / "t"
     order = ("ingest", landing, root, "--time-column", "ts")
     (done,) = invoke(*order, "--json", "--app-id", "x", "--batch-id", "3").objects

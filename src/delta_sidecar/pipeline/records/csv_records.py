@@ -150,8 +150,7 @@ class CsvParser:
         for at, line in enumerate(lines):
             try:
                 text = line.decode(self.dialect.encoding)
-                if not self.dialect.multi_line:
-                    text = text.removesuffix("\r")
+                text = text.lstrip("\ufeff") if self.dialect.multi_line else text
             except UnicodeDecodeError:
                 bad.append(BadRecord(at, "it is not in the encoding of the file"))
                 continue

@@ -71,8 +71,9 @@ class Report:
 
 
 def shortened(text: str) -> str:
-    """A text that fits into a message."""
-    return text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
+    """A text that fits into a message: not too long, and nothing in it that moves a terminal's cursor."""
+    cut = text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in cut)
 
 
 @dataclass(frozen=True, slots=True)
