@@ -253,6 +253,10 @@ def _lines(data: bytes, options: Options) -> Iterator[tuple[int, str | bytes]]:
             yield number, line
 
 
+class UnclearError(Exception):
+    """The guide does not say where a value goes: `007` of CSV in a column of numbers."""
+
+
 class _NoJson(ValueError):
     pass
 
@@ -607,6 +611,8 @@ def _scalar(value: Any, kind: Type) -> Any:
                 return {"true": True, "false": False}.get(text)
             if moment:
                 return _moment(text, kind)
+            if not _CANONICAL.fullmatch(text) and re.fullmatch(r"[+-]?[\d.]+", text):
+                raise UnclearError(f"{text!r} in a column of {kind}")
             return _number(text, kind) if _CANONICAL.fullmatch(text) else None
         case bool():
             return value if kind == BOOLEAN else None

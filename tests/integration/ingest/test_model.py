@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -29,6 +30,7 @@ from tests.integration.ingest.model import (
     State,
     TextFile,
     TypedFile,
+    UnclearError,
     applied,
     iso_time,
     placed,
@@ -48,9 +50,10 @@ def final_states() -> Sequence[tuple[int, str, State]]:
 def _final_states() -> Iterator[tuple[int, str, State]]:
     for number in CASES:
         made = case(number)
-        state = None
+        state = done = None
         for batch in made.batches:
-            done = applied(state, batch.files, lenient(batch.options))
+            with suppress(UnclearError):
+                done = applied(state, batch.files, lenient(batch.options))
             if isinstance(done, Done):
                 state = done.state
         if state is not None:
@@ -206,7 +209,10 @@ def test_cases_have_everything() -> None:
         made = case(number)
         state = None
         for batch in made.batches:
-            outcome = applied(state, batch.files, batch.options)
+            try:
+                outcome = applied(state, batch.files, batch.options)
+            except UnclearError:
+                break
             seen |= {made.batches[0].options.source_format, type(outcome).__name__, str(batch.options.time_format)}
             seen |= {name for name in ("merge", "rescue", "bad_rows", "schema") if getattr(batch.options, name)}
             seen |= {f"{name}={value}" for name, value in batch.options.read.items()}
