@@ -444,8 +444,10 @@ def _prepared(
     """The batch, without the notes that are of no use any more."""
     rescues = RESCUED in frame.columns and contract.rescue
     frame = frame.drop(*_NOTES)
-    merge = contract.grown or (rescues and target is not None and find_type(target.schema, (RESCUED,)) is None)
-    return Prepared(frame, time, merge, seen, bad)
+    new = rescues and (target is None or find_type(target.schema, (RESCUED,)) is None)
+    if new and not frame.where(f"{RESCUED} IS NOT NULL").limit(1).count():
+        frame, new = frame.drop(RESCUED), False
+    return Prepared(frame, time, contract.grown or new, seen, bad)
 
 
 def _refusal(spark: SparkSession, source: Source | None, label: str, bad: DataFrame, count: int) -> InputError:
