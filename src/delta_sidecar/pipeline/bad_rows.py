@@ -47,7 +47,13 @@ def _append(frame: DataFrame, place: str, once: tuple[str, int] | None) -> None:
     with spark_failures(f"{place}: the bad rows were not written"):
         spark = frame.sparkSession
         spark.sql(f"CREATE TABLE IF NOT EXISTS delta.{quoted(place)} ({_TABLE}) USING delta")
-        frame.coalesce(1).write.format("delta").mode("append").options(**options).save(place)
+        frame.repartition(1).write.format("delta").mode("append").options(**options).save(place)
+
+
+def count_bad_rows(spark: SparkSession, place: str, batch: str) -> int:
+    """How many rows of a batch are in the table of bad rows."""
+    with spark_failures(f"{place}: the bad rows cannot be read"):
+        return spark.read.format("delta").load(place).where(f"batch = {literal(batch)}").count()
 
 
 def refuse(

@@ -29,6 +29,7 @@ from delta_sidecar.pipeline.event_time import EVENT_TIME, EventTime, bucket_numb
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.layout import count_buckets
 from delta_sidecar.pipeline.parsing import LEFT, PROBLEMS, RAW, REASON
+from delta_sidecar.pipeline.records.csv_records import checked_names
 from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
 from delta_sidecar.pipeline.survey import BAD_TIME, Survey, survey
 from delta_sidecar.values.bucket import Granularity, TimeType, literal, quoted
@@ -115,18 +116,19 @@ def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target 
 
 def _contract(demands: Demands, target: Target | None) -> Contract | None:
     """The contract that is known before the batch is looked at."""
+    grown = False
     if demands.schema is not None:
         schema = without(schema_of(demands.schema), demands.bucket_column)
         if target is not None:
             own = without(schema, demands.time_name)
-            hold(own, Contract(target.schema, demands.merge), "the schema")
+            grown = hold(own, Contract(target.schema, demands.merge), "the schema").grown
             schema = _retyped(schema, target.schema)
     elif target is not None:
         schema = target.schema
     else:
         return None
     made = [*([RESCUED] if demands.rescue else []), *([EVENT_TIME] if demands.time_name == EVENT_TIME else [])]
-    return Contract(without(schema, *made), demands.merge, demands.rescue)
+    return Contract(without(schema, *made), demands.merge, demands.rescue, grown)
 
 
 def _retyped(given: Any, known: Any) -> Any:
@@ -174,7 +176,8 @@ def _of_lines(
     bad = _bad_lines(rows, contract) if seen.bad_rows else None
     if bad is not None and not demands.allow_bad:
         raise _refusal(spark, lines.source, lines.label, bad, seen.bad_rows)
-    frame, time = rows.timed(contract, writing=True)
+    # Where the survey saw no bad record, one that turns up now is an error: nobody would put it aside.
+    frame, time = rows.timed(contract, writing=True, allow_bad=bad is not None)
     if bad is not None:
         frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
     frame = _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
@@ -191,12 +194,12 @@ class _Parsing:
     names: list[str] | None
 
     def timed(
-        self, contract: Contract, *, writing: bool = False, keep_raw: bool = False
+        self, contract: Contract, *, writing: bool = False, allow_bad: bool = True, keep_raw: bool = False
     ) -> tuple[DataFrame, EventTime]:
         """The rows under a contract, with their time."""
         demands = self.demands
         order = parsing.order_of(self.lines, contract, self.names, demands.time_name, demands.bucket_column)
-        order = replace(order, strict=writing, allow_bad=demands.allow_bad, keep_raw=keep_raw)
+        order = replace(order, strict=writing, allow_bad=allow_bad, keep_raw=keep_raw)
         wanted = None if self.target is None else self.target.time_type
         frame = parsing.parsed(self.lines, replace(order, rescue=True) if keep_raw else order)
         if keep_raw and self.lines.source.flag("multiLine"):
@@ -277,7 +280,8 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
 def _with_record(frame: DataFrame) -> DataFrame:
     """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
     columns = [quoted(field.name) for field in _columns(frame).fields]
-    record = f"CAST(to_json(struct({', '.join([*columns, f'{LEFT} AS {RESCUED}'])})) AS BINARY)"
+    listed = ", ".join([*columns, f"{LEFT} AS {RESCUED}"])
+    record = f"CAST({projection.json_text(f'struct({listed})')} AS BINARY)"
     others = [quoted(name) for name in frame.columns if name != RAW]
     return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
@@ -292,6 +296,7 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
     schemas = [without(schema, demands.time_name) for schema in whole]
     for group, schema in zip(groups, schemas):
         _check_no_rescued(schema, demands, group.label)
+        checked_names(schema.names, group.label)
     if contract is None:
         schema = unify(zip((group.label for group in groups), whole))
         contract = Contract(schema, demands.merge, demands.rescue)
@@ -401,7 +406,7 @@ def _columns(frame: DataFrame) -> StructType:
 def _as_json(schema: StructType) -> str:
     """SQL: a row as JSON bytes."""
     listed = ", ".join(quoted(field.name) for field in schema.fields)
-    return f"CAST(to_json(struct({listed})) AS BINARY)"
+    return f"CAST({projection.json_text(f'struct({listed})')} AS BINARY)"
 
 
 def _projected(

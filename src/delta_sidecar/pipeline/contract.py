@@ -356,7 +356,9 @@ def spark_type(kind: pa.DataType, nanos_as_numbers: bool = False) -> DataType:
 
     if pa.types.is_struct(kind):
         return t.StructType([t.StructField(part.name, inner(part.type)) for part in kind])
-    if pa.types.is_list(kind):
+    if pa.types.is_dictionary(kind):
+        return inner(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return t.ArrayType(inner(kind.value_type))
     if pa.types.is_map(kind):
         return t.MapType(inner(kind.key_type), inner(kind.item_type))
@@ -375,6 +377,9 @@ def spark_type(kind: pa.DataType, nanos_as_numbers: bool = False) -> DataType:
 
 _SPARK_NAMES: Final = (
     (pa.types.is_string, "String"),
+    (pa.types.is_large_string, "String"),
+    (pa.types.is_large_binary, "Binary"),
+    (pa.types.is_fixed_size_binary, "Binary"),
     (pa.types.is_binary, "Binary"),
     (pa.types.is_boolean, "Boolean"),
     (pa.types.is_int8, "Byte"),

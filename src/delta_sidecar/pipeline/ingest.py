@@ -19,7 +19,7 @@ from delta_sidecar.errors import InputError, OptionError, SparkError, StorageErr
 from delta_sidecar.index.discovery import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
-from delta_sidecar.pipeline.bad_rows import bad_rows_frame, write_bad_rows
+from delta_sidecar.pipeline.bad_rows import bad_rows_frame, count_bad_rows, write_bad_rows
 from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
     Bucket,
@@ -371,11 +371,16 @@ class _Batch:
         assert self.settings.bad_rows is not None
         assert batch.survey is not None
         self.settings.say(f"putting {batch.survey.bad_rows:,} bad rows aside")
-        name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]}"
+        name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]} of {self.settings.table}"
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
         # Several tables may put their bad rows into one, under the same numbers.
         once = None if self.once is None else (f"{self.once[0]} of {self.settings.table}", self.once[1])
         write_bad_rows(bad_rows_frame(batch.bad, name), place, once, self.settings.retry)
+        if once is not None and (there := count_bad_rows(self.spark, place, name)) != batch.survey.bad_rows:
+            raise InputError(
+                f"{self.settings.table}: this batch has {batch.survey.bad_rows:,} bad rows, and one of its number had "
+                f"{there:,}: it is another batch; give it another --batch-id"
+            )
         self.bad_rows = batch.survey.bad_rows
 
     def _created(self, schema: StructType, time_type: TimeType) -> Snapshot:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -222,7 +223,13 @@ class _Files:
         assert self.origin is not None
         dialect = self.order.dialect
         if dialect.multi_line:
-            text = lines[0].decode(dialect.encoding, errors="replace").lstrip("\ufeff")
+            try:
+                text = lines[0].decode(dialect.encoding).lstrip("\ufeff")
+            except UnicodeDecodeError:
+                # The parser says so of the whole file.
+                self.names = ["_c0"]
+                return piece, lines
+            text = _LEADING.sub("", text) if not dialect.comment else _without_comments(text, dialect.comment)
             if not text.strip():
                 return piece.slice(0, 0), []
             record, after = parser.tokens.record(text.lstrip("\r\n"))
@@ -242,6 +249,16 @@ class _Files:
             self.names = header_names(text, dialect, unquote(self.origin))
             return piece.slice(at + 1), lines[at + 1 :]
         return piece.slice(0, 0), []
+
+
+_LEADING: Final = re.compile(r"^[\r\n]+")
+
+
+def _without_comments(text: str, comment: str) -> str:
+    """The text from its first line on that is no comment."""
+    while (bare := _LEADING.sub("", text)).startswith(comment):
+        text = re.split(r"\r\n|\r|\n", bare, maxsplit=1)[-1] if re.search(r"[\r\n]", bare) else ""
+    return bare
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
@@ -269,7 +286,9 @@ def _rows(order: Order, batch: pa.RecordBatch, lines: Sequence[bytes], result: P
     good, more = len(result.lines), len(corrupt) + len(bad)
     columns = [_extended(c, field.type, more) for c, field in zip(result.columns, order.terms.columns)]
     if corrupt:
-        _set_corrupt(order, columns, good, [_text(lines, record.line, record.raw) for record in corrupt])
+        _set_corrupt(
+            order, columns, good, [_text(lines, record.line, record.raw, order.encoding) for record in corrupt]
+        )
     extras = [batch.column(name).take(pa.array(places, pa.int32())) for name in order.extras]
     notes = _notes(order, batch, lines, result, bad, places, good + len(corrupt))
     names = [*order.terms.columns.names, *order.extras, *_NOTES.names]
@@ -296,8 +315,8 @@ def _set_corrupt(order: Order, columns: list[pa.Array], good: int, texts: list[s
     columns[at] = pa.concat_arrays([columns[at].slice(0, good), pa.array(texts, pa.string())])
 
 
-def _text(lines: Sequence[bytes], line: int, raw: str | None) -> str:
-    return raw if raw is not None else lines[line].decode(errors="replace")
+def _text(lines: Sequence[bytes], line: int, raw: str | None, encoding: str) -> str:
+    return raw if raw is not None else lines[line].decode(encoding, errors="backslashreplace")
 
 
 def _notes(

@@ -88,7 +88,14 @@ def rescued(source: StructType, target: StructType) -> str | None:
     left = _left_fields(None, source, target, 0)
     if not left:
         return None
-    return f"CASE WHEN {_any(left)} THEN to_json({_named(left)}) END"
+    return f"CASE WHEN {_any(left)} THEN {json_text(_named(left))} END"
+
+
+def json_text(struct: str) -> str:
+    """SQL: a struct as JSON text, times with all their digits."""
+    digits = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+    formats = {"timeZone": "UTC", "timestampFormat": f"{digits}XXX", "timestampNTZFormat": digits}
+    return f"to_json({struct}, map({', '.join(literal(text) for pair in formats.items() for text in pair)}))"
 
 
 def _named(left: list[tuple[str, str]]) -> str:

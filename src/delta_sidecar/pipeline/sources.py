@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 from urllib.parse import unquote
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from delta_sidecar.errors import InputError, ObjectNotFoundError, OptionError
 from delta_sidecar.pipeline.contract import arrow_type, check_reserved, ddl, find_type, spark_type
+from delta_sidecar.pipeline.event_time import parsed_text
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.records.conversion import Misfit, parts_of, scalar_of_text
@@ -27,7 +28,7 @@ from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled, type_of_text
 from delta_sidecar.storage import open_location, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import literal, quoted
+from delta_sidecar.values.bucket import TIME_TYPES, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,7 @@ _GLOB = re.compile(r"[*?\[{]")
 _TEXT_OPTIONS: Final = ("encoding", "lineSep", "multiLine", "mode")
 _CSV_OPTIONS: Final = ("sep", "delimiter", "quote", "escape", "comment", "nullValue", "header")
 _FILE_OPTIONS: Final = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
-_STREAM_OPTIONS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly")
+_STREAM_OPTIONS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge")
 _OURS: Final = ("directoryColumns",)
 _LARGE: Final = 4 << 20
 """Files up to here are never divided among tasks: Spark counts that much for opening one."""
@@ -57,8 +58,16 @@ _THREADS: Final = 16
 ORIGIN: Final = "__origin"
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_AS_THEY_ARE: Final = {"recursiveFileLookup": "true", "__globPaths__": "false"}
-"""Paths are files, no patterns, and their directories no partitions of Spark's."""
+_AS_THEY_ARE: Final = {
+    "recursiveFileLookup": "true",
+    "__globPaths__": "false",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+}
+"""Paths are files, no patterns, and their directories no partitions of Spark's; none is passed over, whatever the
+session says."""
+_ANY_AGE: Final = {"maxFileAge": "36500d"}
+"""Spark passes over files that are a week older than the newest, as a copy that keeps times makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +233,7 @@ def list_files(spark: SparkSession, source: Source) -> list[File]:
 def stream_files(spark: SparkSession, source: Source) -> DataFrame:
     """A stream of file names: each batch of it is a batch of files."""
     with spark_failures(f"{source.uri} cannot be followed"):
-        reader = _names_reader(spark.readStream, source).options(**source.only(_STREAM_OPTIONS))
+        reader = _names_reader(spark.readStream, source).options(**(_ANY_AGE | source.only(_STREAM_OPTIONS)))
         frame: DataFrame = reader.load(source.place)
         return frame.select("path", "length")
 
@@ -260,7 +269,11 @@ class DirectoryColumn:
         there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.name)}=[^/]*/')}"
         # The name of the directory has escapes of its own, beside those of the URI.
         value = decoded_sql(raw)
-        return f"CASE WHEN {there} THEN CAST(nullif({value}, {literal(_HIVE_NULL)}) AS {ddl(self.kind)}) END"
+        text = f"nullif({value}, {literal(_HIVE_NULL)})"
+        name = self.kind.simpleString()
+        # A time without a zone is UTC, not of the session's zone.
+        made = parsed_text(text, name) if name in TIME_TYPES else f"CAST({text} AS {ddl(self.kind)})"
+        return f"CASE WHEN {there} THEN {made} END"
 
 
 def decoded_sql(sql: str) -> str:
@@ -349,6 +362,7 @@ class Rows:
 def read_lines(spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None) -> Lines:
     """The lines of some files, or the files themselves where a record may have several lines."""
     columns = directory_columns(source, files, known)
+    source = _separated(source, files)
     with spark_failures(f"{source.uri} cannot be read as {source.format}"):
         frame = text_frame(spark, source, [file.path for file in files])
         root = _root_in_paths(source)
@@ -361,6 +375,16 @@ def read_lines(spark: SparkSession, source: Source, files: Sequence[File], known
         )
         headers = _headers(spark, source, files) if source.format == "csv" else {}
     return Lines(lines, source, source.uri, tuple(column.name for column in columns), headers)
+
+
+def _separated(source: Source, files: Sequence[File]) -> Source:
+    """The source with the separator that the names of its files tell, where none is given."""
+    if source.format != "csv" or source.option("sep") or source.option("delimiter"):
+        return source
+    tabs = {_ending(file.path) == "tsv" for file in files}
+    if len(tabs) > 1:
+        raise InputError(f"{source.uri} holds .tsv files beside others; give a pattern, or --read-option sep=…")
+    return replace(source, options={**source.options, "sep": "\t"}) if True in tabs else source
 
 
 def text_frame(spark: SparkSession, source: Source, paths: list[str]) -> DataFrame:
@@ -383,7 +407,7 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
     if not source.flag("header", True) or source.flag("multiLine"):
         return {}
     least = 0 if _divides_small_files(spark) else _LARGE
-    large = [file.path for file in files if file.size > least and not _COMPRESSED.search(file.path)]
+    large = [file.path for file in files if file.size > least and _may_be_divided(file.path)]
     if not large:
         return {}
     frame = text_frame(spark, source, large)
@@ -391,10 +415,18 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
     if comment := source.option("comment"):
         first = first.where(f"NOT startswith(value, {literal(comment)})")
     placed = first.select(
-        f.col("_metadata.file_path").alias("origin"), "value", f.monotonically_increasing_id().alias("at")
+        f.col("_metadata.file_path").alias("origin"),
+        f.col("value").cast("binary").alias("line"),
+        f.monotonically_increasing_id().alias("at"),
     )
-    found = placed.groupBy("origin").agg(f.min_by("value", "at").alias("line")).toArrow()
-    return dict(zip(*(column.to_pylist() for column in found.columns)))
+    found = placed.groupBy("origin").agg(f.min_by("line", "at").alias("line")).toArrow()
+    origins, lines = (column.to_pylist() for column in found.columns)
+    return {origin: line.decode(source.encoding, errors="replace") for origin, line in zip(origins, lines)}
+
+
+def _may_be_divided(path: str) -> bool:
+    """Whether Spark may give a file to several tasks: of what is compressed only bzip2."""
+    return not _COMPRESSED.search(path) or path.lower().endswith(".bz2")
 
 
 def _divides_small_files(spark: SparkSession) -> bool:
@@ -463,7 +495,7 @@ def _without_notes(column: pa.Field) -> pa.Field:
 def _parquet(
     spark: SparkSession, source: Source, schema: pa.Schema, paths: list[str], columns: Sequence[DirectoryColumn]
 ) -> DataFrame:
-    reader = spark.read.options(**_AS_THEY_ARE, **{k: v for k, v in source.options.items() if k not in _OURS})
+    reader = spark.read.options(**({k: v for k, v in source.options.items() if k not in _OURS} | _AS_THEY_ARE))
     if any(_has_nanos(column.type) for column in schema):
         # Spark refuses times of nanoseconds, but takes the numbers they are.
         numbers = cast("StructType", spark_type(pa.struct(list(schema)), nanos_as_numbers=True))

@@ -72,8 +72,9 @@ def ingest_stream(
 
     `available_now` ends when all that is there has been taken; else the query goes on until it is stopped, a batch
     every `processing_time` (`10 seconds`) or as fast as they come. `on_batch` is called with each batch's summary.
-    `app_id` is for checkpoint locations that are moved: without it the query's own id is used. The other arguments are
-    those of `ingest`; each micro-batch is held to the contract as it is then.
+    `app_id` names the application in the table's transactions, beside the id that Spark keeps in the checkpoint
+    location: with another checkpoint location everything is new. The other arguments are those of `ingest`; each
+    micro-batch is held to the contract as it is then.
     """
     settings = settings_of(
         table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
@@ -161,7 +162,8 @@ class _Step:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         if not self.known:
-            self.known.append(self.app_id or f"delta-sidecar-ingest-{_query_id(spark, self.checkpoint)}")
+            # Numbers count within one checkpoint: those of another under the same name are other batches.
+            self.known.append(f"{self.app_id or 'delta-sidecar-ingest'}-{_query_id(spark, self.checkpoint)}")
         summary = ingest_batch(spark, self._input(batch), self.settings, (self.known[0], batch_id))
         if self.on_batch is not None:
             self.on_batch(summary)
@@ -177,5 +179,5 @@ def _query_id(spark: SparkSession, checkpoint: str) -> str:
     with spark_failures(f"{checkpoint}: the stream's own metadata cannot be read"):
         text = spark.read.text(f"{checkpoint}/metadata").first()
     if text is None:
-        raise InputError(f"{checkpoint}/metadata is empty; give another checkpoint location, or an app_id")
+        raise InputError(f"{checkpoint}/metadata is empty; give another checkpoint location")
     return str(json.loads(text[0])["id"])

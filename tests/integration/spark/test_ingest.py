@@ -187,6 +187,51 @@ def test_bad_rows_of_a_batch_are_written_once(
     assert len(raws()) == 4, "another table's batch of the same number is another batch"
 
 
+def test_a_batch_of_the_same_number_with_other_bad_rows_is_refused(
+    table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from delta_sidecar.pipeline import ingest as module
+
+    def dies(*_: object) -> bool:
+        raise RuntimeError("gone")
+
+    def run() -> IngestSummary:
+        return ingest(
+            tmp_path / "in", table.root, "ts", spark=table.spark, bad_rows=tmp_path / "bad", app_id="a", batch_id=0
+        )
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"ts": "2026-02-10"}\n{"ts": "?"}\n')
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_write", dies)
+        with pytest.raises(RuntimeError, match="gone"):
+            run()
+    (tmp_path / "in" / "2.json").write_text('{"ts": "!"}\n')
+    with pytest.raises(InputError, match="this batch has 2 bad rows, and one of its number had 1"):
+        run()
+
+
+def test_a_record_that_names_a_new_column_twice_is_a_bad_row(table: SparkTable, tmp_path: Path) -> None:
+    """It is one in every pass: while the contract grows, and while the rows are written."""
+    (tmp_path / "a.json").write_text('{"ts": "2026-02-10"}\n')
+    ingest(tmp_path / "a.json", table.root, "ts", spark=table.spark)
+    (tmp_path / "b.json").write_text('{"ts": "2026-02-10", "new": 1, "New": 2}\n{"ts": "2026-02-10", "new": 3}\n')
+    done = ingest(
+        tmp_path / "b.json", table.root, "ts", spark=table.spark, merge_schema=True, bad_rows=tmp_path / "bad"
+    )
+    assert (done.rows, done.null_bucket_rows, done.bad_rows) == (1, 0, 1)
+
+
+def test_a_schema_may_add_columns_and_directories_are_times_in_utc(table: SparkTable, tmp_path: Path) -> None:
+    folder = tmp_path / "landing" / "day=2026-02-10"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text("id\n1\n")
+    with with_setting(table.spark, "spark.sql.session.timeZone", "Europe/Berlin"):
+        for schema in (None, "id BIGINT, day STRING, extra STRING"):
+            ingest(tmp_path / "landing", table.root, "day", spark=table.spark, schema=schema, merge_schema=True)
+    assert {(row._event_hour, row.extra) for row in table.frame().collect()} == {("2026021000", None)}
+
+
 def test_names_that_ingest_keeps_for_itself_are_refused(table: SparkTable, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="__RAW"):
         ingest(table.spark.sql(EVENTS).selectExpr("*", "1 AS __RAW"), table.root, "ts")

@@ -76,13 +76,17 @@ def test_a_new_checkpoint_is_a_new_count(table: SparkTable, landing: Path) -> No
     assert (again.rows, again.skipped_as_replayed) == (1, False)
 
 
-def test_an_application_of_ones_own_outlives_its_checkpoint(table: SparkTable, landing: Path) -> None:
+def test_an_application_has_a_count_for_each_checkpoint(table: SparkTable, landing: Path) -> None:
+    """A file that is new to batch 0 of another checkpoint is not taken for one of batch 0 of the old one."""
     land(landing, "a", "2026-02-10T23:45:00Z")
     run(table, landing, app_id="mine")
-    assert DeltaTable(str(table.root)).transaction_version("mine") == 0
+    query = json.loads((landing.parent / "checkpoint" / "metadata").read_text())["id"]
+    assert DeltaTable(str(table.root)).transaction_version(f"mine-{query}") == 0
     (landing.parent / "checkpoint").rename(landing.parent / "old")
+    (landing / "a.json").unlink()
+    land(landing, "b", "2026-02-10T23:46:00Z")
     (again,) = run(table, landing, app_id="mine")
-    assert again.skipped_as_replayed
+    assert (again.rows, again.skipped_as_replayed) == (1, False)
 
 
 def test_rows_as_kafka_has_them_until_stopped(table: SparkTable, landing: Path) -> None:

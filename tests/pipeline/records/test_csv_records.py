@@ -123,7 +123,7 @@ def test_a_quoted_line_end_in_a_file_that_is_read_whole() -> None:
 
 def test_headers() -> None:
     assert header_names('\ufeffa,"b ""c""",\r', Dialect(), "f") == ["a", 'b "c"', "_c2"]
-    with pytest.raises(InputError, match=r"f\.csv: its header names 'A' twice|names 'a' twice"):
+    with pytest.raises(InputError, match=r"f\.csv: it names the column 'a' twice"):
         header_names("a,A", Dialect(), "f.csv")
     with pytest.raises(InputError, match="header cannot be read"):
         header_names('a,"b', Dialect(), "f.csv")

@@ -143,7 +143,7 @@ def single(text: str) -> float:
 def decimal(text: str, precision: int, scale: int) -> Decimal:
     """A decimal with all its digits."""
     try:
-        value = Decimal(text.strip())
+        value = Decimal(text.strip()) if _NUMBER.fullmatch(text.strip()) else Decimal("NaN")
         if not value.is_finite() or value.adjusted() > 40:
             raise Misfit
         exact = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)

@@ -101,7 +101,7 @@ def checked_names(names: list[str], origin: str) -> list[str]:
     """The names, each of them once."""
     counts = Counter(name.casefold() for name in names)
     if twice := next((name for name in names if counts[name.casefold()] > 1), None):
-        raise InputError(f"{origin}: its header names {twice!r} twice; give the columns names of their own")
+        raise InputError(f"{origin}: it names the column {twice!r} twice; give the columns names of their own")
     return names
 
 

@@ -204,9 +204,13 @@ class Fit:
         values: list[Any] = [None] * len(fields)
         left: dict[str, Any] = {}
         seen: set[int] = set()
+        unknown: set[str] = set()
         for name, value in record:
             place = fields.get(name.casefold())
             if place is None:
+                if name.casefold() in unknown:
+                    raise TwiceNamed(f"it names {name!r} twice, in letters of another case")
+                unknown.add(name.casefold())
                 left[name] = value
                 self._tell(self.report.new((*path, name), inference.type_of(value), encode_json(value)))
                 continue
