@@ -142,6 +142,12 @@ def test_a_new_field_is_told_again_only_when_its_type_grows() -> None:
     assert parsed.misfits == {0, 1, 2, 3, 4}
 
 
+def test_what_a_bad_record_shows_is_told_by_the_next_one() -> None:
+    parsed = parse(['{"new": 1, "New": 2}', '{"s": {"more": 1, "k": 1, "K": 2}}', '{"new": 3, "s": {"more": 1}}'])
+    assert [bad.line for bad in parsed.bad] == [0, 1]
+    assert sorted(problem.name for problem in parsed.problems[0]) == ["new", "s.more"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -161,11 +161,14 @@ class _Rows:
 
     def add(self, line: int, records: list[Object]) -> None:
         fitted = []
+        known = dict(self.parser.report.known)
         for record in records:
             fit = Fit(self.parser.report)
             try:
                 fitted.append((fit.record(record, self.parser.fields), fit))
             except TwiceNamed as error:
+                # What this line showed is told by the next one that does: this one has no row to tell it.
+                self.parser.report.known = known
                 self.bad.append(BadRecord(line, str(error)))
                 return
         for (values, left), fit in fitted:
