@@ -390,7 +390,7 @@ class JsonInference:
     def _see(self, lines: list[tuple[int, bytes | None]]) -> None:
         if self.parser is not None and self.parser.fast:
             columns = self.parser.at_once(lines)
-            if columns is not None and not any(_has_wide(*pair) for pair in zip(columns, self._kinds())):
+            if columns is not None and not any(_adds(*pair) for pair in zip(columns, self._kinds())):
                 return
             if len(lines) > 4 * FEW:
                 half = len(lines) // 2
@@ -410,10 +410,13 @@ class JsonInference:
             self.parser = JsonParser(Terms(pa.schema(settled)), self.encoding)
 
 
-def _has_wide(array: pa.Array, kind: pa.DataType) -> bool:
-    """Whether any integer is the first of its column that a double may not hold: that matters if fractions follow."""
+def _adds(array: pa.Array, kind: pa.DataType) -> bool:
+    """Whether values that the parser took say more of their type than is known of it: the first of a column, or the
+    first integer that a double may not hold, which matters if fractions follow."""
+    if kind == inference.NOTHING or (pa.types.is_struct(kind) and not kind.num_fields):
+        return bool(array.null_count < len(array))
     if pa.types.is_struct(kind) or pa.types.is_list(kind):
-        return any(_has_wide(part, inner.type) for part, inner in zip(_parts(array), conversion.parts_of(kind)))
+        return any(_adds(part, inner.type) for part, inner in zip(_parts(array), conversion.parts_of(kind)))
     if kind != inference.SMALL or len(array) == array.null_count:
         return False
     ends = pc.min_max(array)
