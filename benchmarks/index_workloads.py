@@ -164,7 +164,8 @@ def _streamed(opened: Any, base: str, started: float, arguments: dict[str, Any])
 def _cost(opened: Any, scan: Any, base: str) -> dict[str, Any]:
     """What opening and the scan took together; an error if they stood on another base."""
     done, opening, found = scan.metrics, opened.opening_cost, str(opened.snapshot.segment.base)
-    if base not in found or done.fallback_reason or done.tier not in (base, "log"):
+    passed_over = done.fallback_reason if base == "index" else None
+    if base not in found or passed_over or done.tier not in (base, "log"):
         raise ValueError(f"read on top of {found}, not of the {base}: {done.fallback_reason or done.tier}")
     return {
         "requests": opening.requests + done.requests,

@@ -101,7 +101,8 @@ def test_a_path_that_workers_do_not_share_is_refused(cluster: SparkCluster, tmp_
     assert set(said) == {"build_index", "ingest_events", "maintain_table"}
     for line in said.values():
         assert "/proc/self/cwd/table is not the same directory on this machine and on Spark's workers" in line
-    assert files_below(table) == before
+    # The index of a small table needs no worker: maintain goes on with it after the step that was refused.
+    assert [path for path in files_below(table) if "_sidecars" not in path.parts] == before
 
 
 def files_below(root: Path) -> list[Path]:
