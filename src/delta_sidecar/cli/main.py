@@ -232,10 +232,11 @@ def ingest(
         typer.Option("--format", metavar="NAME", help="parquet, json, csv or delta; by the files' names without it."),
     ] = None,
     read_option: Annotated[
-        list[str] | None, typer.Option("--read-option", metavar="NAME=VALUE", help="For Spark's reader, e.g. sep=;.")
+        list[str] | None,
+        typer.Option("--read-option", metavar="NAME=VALUE", help="How it is read, e.g. sep=;."),
     ] = None,
     app_id: Annotated[str | None, typer.Option("--app-id", help="With --batch-id: add this batch only once.")] = None,
-    batch_id: Annotated[int | None, typer.Option("--batch-id", min=0, help="Numbers that grow.")] = None,
+    batch_id: Annotated[int | None, typer.Option("--batch-id", min=0, help="Higher than the last one.")] = None,
     merge_schema: Annotated[bool, typer.Option("--merge-schema", help="Add new columns to the table.")] = False,
     rescue: Annotated[
         bool, typer.Option("--rescue", help="Keep what does not fit as JSON text in the column _rescued.")
@@ -245,10 +246,10 @@ def ingest(
         typer.Option("--bad-rows", metavar="TABLE", help="Put records that cannot be read aside, in a Delta table."),
     ] = None,
     table_property: Annotated[
-        list[str] | None, typer.Option("--table-property", metavar="NAME=VALUE", help="If the table is made.")
+        list[str] | None, typer.Option("--table-property", metavar="NAME=VALUE", help="Set when the table is created.")
     ] = None,
     index: Annotated[str, typer.Option("--index", help="After each checkpoint, always or never.")] = "checkpoint",
-    stream: Annotated[bool, typer.Option("--stream", help="Take what is new since the last time.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Take what came since the checkpoint, then end.")] = False,
     checkpoint_location: Annotated[
         str | None, typer.Option("--checkpoint-location", metavar="DIR", help="Where a stream writes how far it came.")
     ] = None,

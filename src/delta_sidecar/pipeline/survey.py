@@ -6,23 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from delta_sidecar.pipeline.layout import Counted
-from delta_sidecar.pipeline.parsing import PROBLEMS, RAW, REASON, decode_problems
+from delta_sidecar.pipeline.parsing import PROBLEMS, REASON, decode_problems
 from delta_sidecar.pipeline.records.terms import Problem
-from delta_sidecar.pipeline.sources import ORIGIN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BAD_TIME: Final = "__bad_time"
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A record that does not parse."""
-
-    origin: str
-    reason: str
-    raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +23,6 @@ class Survey:
     """Rows that can be written."""
     bad_records: int = 0
     bad_times: int = 0
-    example: Example | None = None
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -54,26 +43,23 @@ def survey(frame: DataFrame, number: str) -> Survey:
         f"{column(REASON, 'STRING')} IS NOT NULL AS bad_record",
         f"coalesce({column(BAD_TIME, 'BOOLEAN')}, false) AS bad_time",
         f"{column(PROBLEMS, 'STRING')} AS problems",
-        f"CASE WHEN {column(REASON, 'STRING')} IS NOT NULL THEN named_struct('o', {column(ORIGIN, 'STRING')}, "
-        f"'r', {column(REASON, 'STRING')}, 'w', {column(RAW, 'BINARY')}) END AS example",
     )
     found = (
         rows.groupBy("bucket", "bad_record", "bad_time")
-        .agg(f.count(f.lit(1)), f.min("place"), f.max("place"), f.collect_list("problems"), f.min("example"))
+        .agg(f.count(f.lit(1)), f.min("place"), f.max("place"), f.collect_list("problems"))
         .toArrow()
         .to_pylist()
     )
     good: dict[int | None, int] = {}
-    gathered, bad_records, bad_times, example = True, 0, 0, None
+    gathered, bad_records, bad_times = True, 0, 0
     problems: list[Problem] = []
-    for bucket, bad_record, bad_time, count, first, last, told, record in (tuple(row.values()) for row in found):
+    for bucket, bad_record, bad_time, count, first, last, told in (tuple(row.values()) for row in found):
         problems.extend(problem for text in told for problem in decode_problems(text))
         if bad_record:
             bad_records += count
-            example = example or Example(record["o"], record["r"], record["w"] or b"")
         elif bad_time:
             bad_times += count
         else:
             good[bucket] = count
             gathered = gathered and first == last
-    return Survey(Counted(good, gathered), bad_records, bad_times, example, tuple(problems))
+    return Survey(Counted(good, gathered), bad_records, bad_times, tuple(problems))

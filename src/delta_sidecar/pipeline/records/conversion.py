@@ -19,8 +19,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from delta_sidecar.errors import UnsupportedTypeError
-
 EXACT_IN_DOUBLE: Final = 1 << 53
 """Integers up to here, either sign, are doubles exactly."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -229,17 +227,6 @@ def scalar_of_text(kind: pa.DataType) -> Callable[[str], Any] | None:
     if pa.types.is_binary(kind):
         return lambda text: text.encode()
     return None
-
-
-_HAS_PARTS: Final = (pa.types.is_struct, pa.types.is_list, pa.types.is_map)
-
-
-def check_type(kind: pa.DataType, path: str) -> None:
-    """Refuse types that text cannot become."""
-    for part in parts_of(kind):
-        check_type(part.type, f"{path}.{part.name}")
-    if scalar_of_text(kind) is None and not any(test(kind) for test in _HAS_PARTS):
-        raise UnsupportedTypeError(f"column {path} is {kind}, which text cannot be read as")
 
 
 def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
