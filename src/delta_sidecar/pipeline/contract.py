@@ -50,11 +50,7 @@ class Contract:
         if not new or (self.rescue and not self.merge):
             return self
         if not self.merge:
-            names = sorted({problem.name for problem in new})
-            raise InputError(
-                f"{where} has columns that the contract lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
-                "to add them, or --rescue (rescue=True) to keep them in _rescued"
-            )
+            raise _lacking(where, sorted({problem.name for problem in new}))
         kinds: dict[Path, tuple[Path, pa.DataType]] = {}
         for problem in new:
             key = tuple(step.casefold() if isinstance(step, str) else step for step in problem.path)
@@ -210,10 +206,7 @@ def hold(source: StructType, contract: Contract, where: str) -> Contract:
         return contract
     if not contract.merge:
         names = [".".join(str(step) for step in path if isinstance(step, str)) for path, _ in found.new]
-        raise InputError(
-            f"{where} has columns that the contract lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
-            "to add them, or --rescue (rescue=True) to keep them in _rescued"
-        )
+        raise _lacking(where, names)
     schema = contract.schema
     for path, kind in found.new:
         schema = with_field(schema, path, kind)
@@ -297,6 +290,13 @@ def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
         for field in schema.fields:
             first.setdefault(field.name.casefold(), where)
     return result
+
+
+def _lacking(where: str, names: Iterable[str]) -> InputError:
+    return InputError(
+        f"{where} has columns that the contract lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
+        "to add them, or --rescue (rescue=True) to keep them in _rescued"
+    )
 
 
 def _some(items: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 EXACT_IN_DOUBLE: Final = 1 << 53
 """Integers up to here, either sign, are doubles exactly."""
@@ -28,7 +29,8 @@ _TIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?(?: ?(Z|[+-][0-9]{2}(?::?[0-9]{2})?))?)?"
 )
-_WIDE: Final = Context(prec=80)
+WIDE: Final = Context(prec=80)
+"""Digits enough for any decimal of a table, and what is checked against it."""
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
@@ -94,6 +96,11 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def all_true(flags: pa.Array) -> bool:
+    """Whether no flag is false; nulls do not count."""
+    return bool(pc.all(flags, min_count=0).as_py())
+
+
 def is_text(value: Any) -> bool:
     """Whether a decoded value is a string of JSON: a number is one of Python's, too."""
     return isinstance(value, str) and not isinstance(value, Number)
@@ -144,7 +151,7 @@ def decimal(text: str, precision: int, scale: int) -> Decimal:
         value = Decimal(text.strip()) if _NUMBER.fullmatch(text.strip()) else Decimal("NaN")
         if not value.is_finite() or value.adjusted() > 40:
             raise Misfit
-        exact = value.quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+        exact = value.quantize(Decimal(1).scaleb(-scale), context=WIDE)
     except (InvalidOperation, ValueError):
         raise Misfit from None
     if exact != value or len(exact.as_tuple().digits) > precision:

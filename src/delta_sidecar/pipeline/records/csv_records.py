@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.records import conversion, inference
-from delta_sidecar.pipeline.records.conversion import EXACT_IN_DOUBLE, Misfit, decode_json, encode_json
+from delta_sidecar.pipeline.records.conversion import EXACT_IN_DOUBLE, Misfit, all_true, decode_json, encode_json
 from delta_sidecar.pipeline.records.json_records import FITS, Fit
 from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Report, Terms
 
@@ -170,7 +170,7 @@ class CsvParser:
         if self.dialect.quote and _any(pc.match_substring(array, self.dialect.quote)):
             return None
         divided = pc.split_pattern(array, self.dialect.sep)
-        if not _all(pc.equal(pc.list_value_length(divided), width)):
+        if not all_true(pc.equal(pc.list_value_length(divided), width)):
             return None
         values = divided.flatten()
         return [self._nulled(values.take(pa.array(np.arange(at, len(values), width)))) for at in range(width)]
@@ -299,20 +299,16 @@ def _of_json_text(text: str, wanted: pa.Field) -> Any:
 def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """A column of text in a type that is none of text, all at once; None where one by one is safer."""
     try:
-        if pa.types.is_integer(kind) and _all(pc.match_substring_regex(texts, "^-?[0-9]+$")):
+        if pa.types.is_integer(kind) and all_true(pc.match_substring_regex(texts, "^-?[0-9]+$")):
             return pc.cast(texts, kind)
         if pa.types.is_float64(kind):
             numbers = pc.cast(texts, kind)
-            return numbers if _all(pc.less(pc.abs(numbers), float(EXACT_IN_DOUBLE))) else None
-        if pa.types.is_date32(kind) and _all(pc.match_substring_regex(texts, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")):
+            return numbers if all_true(pc.less(pc.abs(numbers), float(EXACT_IN_DOUBLE))) else None
+        if pa.types.is_date32(kind) and all_true(pc.match_substring_regex(texts, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")):
             return pc.cast(texts, kind)
     except pa.ArrowInvalid:
         return None
     return None
-
-
-def _all(array: pa.Array) -> bool:
-    return bool(pc.all(array, min_count=0).as_py())
 
 
 def _any(array: pa.Array) -> bool:
@@ -350,7 +346,7 @@ class CsvInference:
 def _is_still(texts: pa.Array, kind: pa.DataType) -> bool:
     """Whether all texts are of the type that those before had; only answered for the usual types."""
     if kind == inference.SMALL:
-        return _all(pc.match_substring_regex(texts, "^(0|-?[1-9][0-9]{0,14})$"))
+        return all_true(pc.match_substring_regex(texts, "^(0|-?[1-9][0-9]{0,14})$"))
     if kind == pa.float64():
-        return _all(pc.match_substring_regex(texts, r"^-?(0|[1-9][0-9]{0,14})\.[0-9]+$"))
+        return all_true(pc.match_substring_regex(texts, r"^-?(0|[1-9][0-9]{0,14})\.[0-9]+$"))
     return False

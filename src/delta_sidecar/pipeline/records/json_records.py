@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,9 +20,11 @@ import pyarrow.json as pj
 from delta_sidecar.pipeline.records import conversion, inference
 from delta_sidecar.pipeline.records.conversion import (
     EXACT_IN_DOUBLE,
+    WIDE,
     Misfit,
     Object,
     TwiceNamed,
+    all_true,
     decode_json,
     encode_json,
 )
@@ -31,7 +33,6 @@ from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, BadRecord, Pa
 FEW: Final = 64
 """So many lines are parsed one by one rather than halved again."""
 FITS: Final = object()
-_WIDE: Final = Context(prec=80)
 
 
 @dataclass(slots=True)
@@ -306,10 +307,10 @@ def _is_exact(array: pa.Array) -> bool:
     if pa.types.is_struct(kind) or pa.types.is_list(kind):
         return all(map(_is_exact, _parts(array)))
     if pa.types.is_float64(kind):
-        return _all(pc.less(pc.abs(array), float(EXACT_IN_DOUBLE)))
+        return all_true(pc.less(pc.abs(array), float(EXACT_IN_DOUBLE)))
     if pa.types.is_decimal(kind):
-        largest = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, _WIDE), kind)
-        return _all(pc.less_equal(pc.abs(array), largest))
+        largest = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, WIDE), kind)
+        return all_true(pc.less_equal(pc.abs(array), largest))
     return True
 
 
@@ -320,10 +321,6 @@ def _parts(array: pa.Array) -> list[pa.Array]:
     return [array.flatten()] if pa.types.is_list(array.type) else []
 
 
-def _all(array: pa.Array) -> bool:
-    return bool(pc.all(array, min_count=0).as_py())
-
-
 def _as_wanted(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """The array in the contract's type; None where a value does not fit."""
     if array.type == kind:
@@ -332,7 +329,7 @@ def _as_wanted(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return pc.cast(array, pa.string())
     if pa.types.is_float32(kind):
         narrow = pc.cast(array, kind, safe=False)
-        return narrow if _all(pc.equal(pc.cast(narrow, pa.float64()), array)) else None
+        return narrow if all_true(pc.equal(pc.cast(narrow, pa.float64()), array)) else None
     convert = conversion.from_base64 if pa.types.is_binary(kind) else conversion.scalar_of_text(kind)
     assert convert is not None
     try:
