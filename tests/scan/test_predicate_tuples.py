@@ -41,7 +41,8 @@ def bound(filters: Any) -> str:
         (("year", ">", ""), "NULL"),
         (("part", "in", ["a", ""]), "(part = 'a') OR (NULL)"),
         (("part", "not in", ("a", "b")), "NOT (part IN ('a', 'b'))"),
-        (("part", ">=", 12), "part >= '12'"),
+        (("part", "=", 12), "part = '12'"),
+        (("part", ">=", "12"), "part >= '12'"),
         (("part", "=", True), "part = 'true'"),
         (("part", "=", date(2026, 2, 10)), "part = '2026-02-10'"),
         (("part", "=", datetime(2026, 2, 10, 1)), "part = '2026-02-10 01:00:00'"),
@@ -114,6 +115,8 @@ def test_a_column_with_a_dot_in_its_name_comes_before_a_path() -> None:
         {"long": 1},
         5,
         [("timestamp", "=", 5)],
+        [("part", ">=", 12)],
+        [("string", "<", 1.5)],
         [("array", "=", [1])],
     ],
 )

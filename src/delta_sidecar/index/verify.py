@@ -85,10 +85,16 @@ def verify_index(store: Store, version: int | None = None) -> VerifyReport:
     if not found:
         what = "no index" if version is None else f"no index of version {version}"
         return VerifyReport(version, 0, (f"{what}; build it with `sidecar build`",))
-    newest, directory, _ = found[0]
+    notes = [
+        f"{directory}/{manifest_name(newer)} is of a table that was here before: it is beyond the newest version, "
+        f"{head.version}, and is not read"
+        for newer, directory, _ in found
+        if newer > head.version
+    ]
+    newest, directory, _ = found[min(len(notes), len(found) - 1)]
     path = f"{directory}/{manifest_name(newest)}"
     if newest > head.version:
-        stale = f"{path} is stale: the table's newest version is {head.version}; delete it, or build the index again"
+        stale = f"{path} is stale: the table's newest version is {head.version}; build the index again"
         return VerifyReport(newest, 0, (stale,), (), path)
     try:
         manifest = read_manifest(store, directory, newest)
@@ -96,6 +102,7 @@ def verify_index(store: Store, version: int | None = None) -> VerifyReport:
         check = _Check(snapshot, directory, manifest, layout_of(manifest), latest=version is None)
     except CorruptIndexError as error:
         return VerifyReport(newest, 0, (str(error),), (), path)
+    check.notes += notes
     check.run()
     return VerifyReport(newest, manifest.files, tuple(check.problems), tuple(check.notes), path, len(manifest.parts))
 

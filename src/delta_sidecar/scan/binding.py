@@ -91,6 +91,11 @@ class Binder:
     def _compare_literal(self, column: Column, op: Operator, literal: Literal) -> Expression:
         if isinstance(literal, Blank) and column.is_partition and op in ("=", "!="):
             return IsNull(column) if op == "=" else Not(IsNull(column))
+        if op not in ("=", "!=") and column.type == PrimitiveType("string") and isinstance(literal, Number | Float):
+            raise PredicateError(
+                f"column {column} is string: its texts have no order beside a number; "
+                f"write {column} {op} '{literal.text or literal.value}' to compare texts"
+            )
         where = self._place(literal, column)
         return UNKNOWN if where is None else _at(column, op, where)
 

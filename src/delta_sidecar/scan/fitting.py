@@ -15,7 +15,8 @@ is placed: at a value, or just above the largest value below it. Comparisons are
 - **timestamp_ntz**: a literal with a zone or offset is taken to its UTC wall clock, like a TIMESTAMP literal in
   a Spark session that runs in UTC.
 - **date**: a timestamp is compared as a timestamp: a day is its midnight.
-- **string**: compared as UTF-8 bytes; a number is compared as it is written, like deltalake does.
+- **string**: compared as UTF-8 bytes; `=` and `!=` take a number as it is written. `s > 9` is refused: some engines
+  compare numbers there, others texts.
 """
 
 from __future__ import annotations
