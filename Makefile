@@ -59,7 +59,8 @@ fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to i
 .PHONY: ingest-cases
 ingest-cases: CASES = 2000
 ingest-cases: setup ## Ingest CASES random landings (2000) on local Spark: every record has its place
-	DELTA_SIDECAR_INGEST_CASES=$(CASES) $(BIN)/python -m pytest -s tests/integration/ingest/test_property.py $(PYTEST_ARGS)
+	DELTA_SIDECAR_INGEST_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
+	  -n 2 --dist loadgroup tests/integration/ingest/test_property.py $(PYTEST_ARGS)
 
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once

@@ -19,7 +19,8 @@ settings.load_profile("house")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once.
+    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once. Spark starts
+    twice, for the tests of ingest and for the others, that two workers may share them.
 
     First of all, for the markers are read by another hook of this name.
     """
@@ -28,6 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in used & {*SERVERS, "golden"}:
             item.add_marker(name)
         server = next((name for name in SERVERS if name in used), None)
+        if server == "spark" and "ingest" in item.nodeid.partition("::")[0]:
+            server = "spark-ingest"
         if server and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(server))
 

@@ -28,8 +28,9 @@ JARS = ROOT / ".cache" / "jars"
 KAFKA = ROOT / ".cache" / "kafka"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A session of a minute gains nothing from the optimising compiler: without it all takes half the time."""
+JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
+does: see `make ingest-cases`."""
 
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

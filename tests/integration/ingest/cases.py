@@ -252,7 +252,7 @@ def _plan(drawn: random.Random, source_format: str, stream: bool) -> Plan:
         if drawn.random() < 0.2:
             read |= {"multiLine": "true"}
         elif drawn.random() < 0.1:
-            read |= {"encoding": drawn.choice(["ISO-8859-1", "UTF-16LE"])}
+            read |= drawn.choice([{"encoding": "ISO-8859-1"}, {"encoding": "UTF-16LE", "multiLine": "true"}])
         elif drawn.random() < 0.08:
             read |= {"mode": drawn.choice(["PERMISSIVE", "FAILFAST"])}
     if drawn.random() < 0.06 and source_format != "delta":
@@ -723,16 +723,16 @@ def _json_text(drawn: random.Random, value: Any) -> str:
 
 def _json_file(plan: Plan, records: Sequence[Any]) -> bytes:
     drawn = plan.drawn
+    encoding = plan.read.get("encoding", "UTF-8")
     if plan.read.get("multiLine") == "true":
         good = [_shuffled(drawn, record) for record in records if record is not None]
         if None in records and drawn.random() < 0.4:
-            return drawn.choice([b'{"k": "cut",\n "a": [1', b"garbage\nof lines\n", b"5"])
+            return drawn.choice(['{"k": "cut",\n "a": [1', "garbage\nof lines\n", "5"]).encode(encoding)
         if not good:
             return b""
         if len(good) == 1 and drawn.random() < 0.6:
-            return (json_pretty(_json_text(drawn, good[0])) + "\n").encode()
-        return ("[\n" + ",\n".join(_json_text(drawn, record) for record in good) + "\n]").encode()
-    encoding = plan.read.get("encoding", "UTF-8")
+            return (json_pretty(_json_text(drawn, good[0])) + "\n").encode(encoding)
+        return ("[\n" + ",\n".join(_json_text(drawn, record) for record in good) + "\n]").encode(encoding)
     lines: list[bytes] = []
     listed: list[bytes] = []
     for record in records:

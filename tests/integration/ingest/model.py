@@ -107,6 +107,10 @@ class Options:
     def bucket_column(self) -> str:
         return f"_event_{self.bucket}"
 
+    @property
+    def encoding(self) -> str:
+        return self.read.get("encoding", "UTF-8")
+
 
 @dataclass(frozen=True)
 class Num:
@@ -241,7 +245,7 @@ def _decoded(data: bytes, encoding: str) -> str | bytes:
 
 def _lines(data: bytes, options: Options) -> Iterator[tuple[int, str | bytes]]:
     """Lines that are not blank, with their number."""
-    encoding = options.read.get("encoding", "UTF-8")
+    encoding = options.encoding
     if encoding != "UTF-8":
         parts: Sequence[str | bytes] = re.split(r"\r\n|\n|\r", data.decode(encoding))
     elif own := options.read.get("lineSep"):
@@ -278,7 +282,8 @@ def parsed_json(text: str) -> Any:
 def _json_records(file: TextFile, options: Options) -> Iterator[Record]:
     data = _decompressed(file)
     if options.read.get("multiLine") == "true":
-        texts: Iterator[tuple[int | None, str | bytes]] = iter([(None, data.decode())] if data.strip() else [])
+        document = data.decode(options.encoding)
+        texts: Iterator[tuple[int | None, str | bytes]] = iter([(None, document)] if document.strip() else [])
     else:
         texts = iter(_lines(data, options))
     for number, text in texts:
@@ -298,7 +303,7 @@ def _csv_texts(data: bytes, options: Options) -> Iterator[tuple[int, str | bytes
         yield from _lines(data, options)
         return
     quote, number, begun, whole = options.read.get("quote", '"'), 1, 1, ""
-    for piece in re.split(r"(\r\n|\n|\r)", data.decode()):
+    for piece in re.split(r"(\r\n|\n|\r)", data.decode(options.encoding)):
         if re.fullmatch(r"\r\n|\n|\r", piece):
             number += 1
             if whole.count(quote) % 2:

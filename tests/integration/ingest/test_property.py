@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,23 +24,25 @@ CASES = int(os.environ.get("DELTA_SIDECAR_INGEST_CASES", "12"))
 FIRST = int(os.environ.get("DELTA_SIDECAR_INGEST_FIRST_CASE", "0"))
 SHARD = 20
 """Cases of one test function."""
-tried: Counter[str] = Counter()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Say how much was compared."""
-    yield
-    print("\ningest:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
+def _shards() -> Iterator[object]:
+    """The first case of each function, which two workers share."""
+    for turn, first in enumerate(range(FIRST, FIRST + CASES, SHARD)):
+        yield pytest.param(first, marks=pytest.mark.xdist_group(("spark-ingest", "spark")[turn % 2]))
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + CASES, SHARD))
-def test_every_record_has_its_place(spark: SparkSession, tmp_path: Path, first: int) -> None:
+@pytest.mark.parametrize("first", _shards())
+def test_every_record_has_its_place(
+    spark: SparkSession, tmp_path: Path, first: int, record_property: Callable[[str, object], None]
+) -> None:
     failures = []
+    tried: Counter[str] = Counter()
     for number in range(first, min(first + SHARD, FIRST + CASES)):
         try:
             check_case(spark, case(number), tmp_path / str(number), tried)
         except CaseError as error:
             failures.append(str(error))
+    record_property("tried", dict(tried))
     if failures:
         pytest.fail(f"{len(failures)} cases failed\n\n" + "\n\n".join(failures), pytrace=False)
