@@ -891,7 +891,7 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
         wide = _typed_contract(wide, files, options, time_name, nested, inference, found, reasons)
     elif inference or options.merge:
         wide = extended(wide, [value for _, _, value in bare])
-    wide = _with_directories(wide, timed, inference or options.merge)
+    wide = _with_directories(wide, files, options, inference or options.merge, found)
     if permissive and wide.find(CORRUPT) is None:
         wide = wide.with_field(CORRUPT, STRING if corrupt else Unsure())
 
@@ -942,11 +942,14 @@ def _typed_contract(
     return wide
 
 
-def _with_directories(wide: Struct, timed: Sequence[tuple[Record, Any]], grow: bool) -> Struct:
-    for record, _ in timed:
-        for name in record.directories:
+def _with_directories(wide: Struct, files: Sequence[File], options: Options, grow: bool, found: Findings) -> Struct:
+    """A directory gives its column whatever its files hold, even none of them a record."""
+    for file in files if options.source_format != "delta" else ():
+        for name in _directories(file.path, options) if _is_data(file.path) else ():
             if wide.find(name) is None and grow:
                 wide = wide.with_field(name, Unsure())
+            elif wide.find(name) is None:
+                found.empty.append(name)
     return wide
 
 

@@ -32,7 +32,7 @@ def _shards() -> Iterator[object]:
         yield pytest.param(first, marks=pytest.mark.xdist_group(("spark-ingest", "spark")[turn % 2]))
 
 
-@pytest.mark.parametrize("first", _shards())
+@pytest.mark.parametrize("first", list(_shards()))
 def test_every_record_has_its_place(
     spark: SparkSession, tmp_path: Path, first: int, record_property: Callable[[str, object], None]
 ) -> None:
