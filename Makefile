@@ -12,6 +12,8 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
 LADDER_ARGS ?=
+BASE ?= HEAD~1
+BESIDE_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -81,6 +83,12 @@ scale: $(VENV)/.installed ## Measure what grows with a table, on indexes of 1, 1
 .PHONY: bench-build
 bench-build: setup ## Measure the index build of a table of N files beside Delta's own checkpoint
 	$(BIN)/python -m benchmarks.build --n $(N)
+
+.PHONY: beside
+beside: setup ## Measure our rows beside those of commit BASE, in turn: no row may be 5 % slower
+	git worktree add --detach --force .cache/beside $(BASE)
+	$(BIN)/python -m benchmarks.beside .cache/beside --files $(N) $(BESIDE_ARGS); status=$$?; \
+	  git worktree remove --force .cache/beside; exit $$status
 
 .PHONY: bench-driver
 bench-driver: setup ## Measure the driver's memory on a standalone cluster, at 1 and 10 million files

@@ -15,7 +15,7 @@ from benchmarks.measure import Measurement
 from benchmarks.report import RESULTS, Run, load_recorded, save, show
 from benchmarks.runs import measured, read_once
 from benchmarks.specs import CommitSpec, LogSpec, RowsSpec, Spec, table_dir
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, table_of
 
 PROGRESS = Console(stderr=True, highlight=False)
 
@@ -25,12 +25,12 @@ def main() -> int:
     args = _parser().parse_args()
     specs = _specs(args)
     keys = _chosen(args)
-    run_specs = {name: spec for name, spec in specs.items() if any(_table_of(key) == name for key in keys)}
+    run_specs = {name: spec for name, spec in specs.items() if any(table_of(key) == name for key in keys)}
     _make_tables(run_specs)
     found = _recorded(args)
     for key in keys:
         if key not in found:
-            found[key] = measured(key, run_specs[_table_of(key)], args.repeat, args.timeout, PROGRESS)
+            found[key] = measured(key, run_specs[table_of(key)], args.repeat, args.timeout, PROGRESS)
     run = Run(args.n, run_specs, found, [judge(goal, found) for goal in goals_for(args.n)])
     show(run, Console(width=None if sys.stdout.isatty() else 160))
     save(run, RESULTS / f"{args.save}.json")
@@ -58,13 +58,6 @@ def _parser() -> argparse.ArgumentParser:
 def _specs(args: argparse.Namespace) -> dict[str, Spec]:
     log = LogSpec(args.n, crc=args.crc, stats=args.stats, shuffled=args.shuffled)
     return {"log": log, "commit": CommitSpec(args.commit_adds), "rows": RowsSpec(args.row_files)}
-
-
-def _table_of(key: str) -> str:
-    name = key.split(".", 1)[1]
-    if name == "huge_commit":
-        return "commit"
-    return "rows" if name.startswith(("rows_", "engine_")) else "log"
 
 
 def _chosen(args: argparse.Namespace) -> list[str]:

@@ -117,7 +117,7 @@ def measure_in_turn(
     for _ in range(repetitions):
         for (key, spec), found in zip(workloads, runs, strict=True):
             if not found or "error" not in found[-1]:
-                found.append(_run_child(key, spec, timeout))
+                found.append(run_child(key, spec, timeout))
     return [_measurement(key, found) for (key, _), found in zip(workloads, runs, strict=True)]
 
 
@@ -141,10 +141,14 @@ def available_memory() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
-def _run_child(key: str, spec: Spec, timeout: float) -> dict[str, Any]:
+def run_child(key: str, spec: Spec, timeout: float, root: Path = ROOT) -> dict[str, Any]:
+    """One run in a fresh process of a checkout, with its code: what it measured, or its `error`."""
     command = [sys.executable, "-m", "benchmarks.measure", key, json.dumps(to_json(spec))]
+    environ = os.environ | {"PYTHONPATH": str(root / "src")}
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, cwd=root, env=environ, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return {"error": f"no answer after {timeout:.0f} s"}
     answers = [line.removeprefix(MARKER) for line in done.stdout.splitlines() if line.startswith(MARKER)]

@@ -358,3 +358,11 @@ def run(workload: Workload, spec: Spec) -> Answer:
     if not workload.right(answer.count, spec):
         raise ValueError(f"{workload.reader}.{workload.name} saw {answer.count}, which is not what the table holds")
     return answer
+
+
+def table_of(key: str) -> str:
+    """Which of the listing's tables a workload reads."""
+    name = key.split(".", 1)[1]
+    if name == "huge_commit":
+        return "commit"
+    return "rows" if name.startswith(("rows_", "engine_")) else "log"
