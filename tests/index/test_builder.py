@@ -198,7 +198,8 @@ def test_a_table_made_again_at_the_same_place(tmp_path: Path) -> None:
     assert (report.mode, report.files) == ("full", 1)
     assert_index_is(store, 0, log.state().files.values())
     report = verify_index(store)
-    assert report.ok and report.version == 0
+    assert report.ok
+    assert report.version == 0
     assert [note.split()[0] for note in report.notes][:2] == [f"{SIDECARS}/v{n}.manifest.json" for n in (2, 1)]
 
 

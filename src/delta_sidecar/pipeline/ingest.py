@@ -46,7 +46,7 @@ from delta_sidecar.pipeline.layout import (
 )
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
-from delta_sidecar.pipeline.sources import Rows, Source, list_files, source_of
+from delta_sidecar.pipeline.sources import Rows, Source, list_files, read_delta, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
@@ -216,7 +216,7 @@ def files_at(spark: SparkSession, source: Source) -> Input:
     """What a batch of everything at a place is made of."""
     if source.format == "delta":
         with spark_failures(f"{source.uri} cannot be read as delta"):
-            return Rows.of(spark.read.format("delta").options(**source.options).load(source.place), source.uri)
+            return Rows.of(read_delta(spark, source), source.uri)
     return Files(source, list_files(spark, source))
 
 

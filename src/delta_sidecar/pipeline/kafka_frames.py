@@ -6,6 +6,7 @@ One message is one record, whatever lines its value has.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -18,7 +19,7 @@ from delta_sidecar.pipeline.kafka import LATEST, KafkaSource, Offsets, check_rea
 from delta_sidecar.pipeline.parsing import RAW, REASON
 from delta_sidecar.pipeline.shipping import ship
 from delta_sidecar.pipeline.sources import ORIGIN, Lines, Rows, Source
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket import literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +36,7 @@ _COLUMN_SQL = {
     "headers": "headers",
 }
 _EMPTY_LIST = "CAST(value AS STRING) RLIKE '^\\\\s*\\\\[\\\\s*\\\\]\\\\s*$'"
+_LINE_END = r"[\r\n]"
 _BLANK = "trim(BOTH ' \\t\\r\\n' FROM CAST(value AS STRING)) = ''"
 
 
@@ -168,6 +170,8 @@ def _reason_sql(source: KafkaSource) -> str:
         cases.append("WHEN value IS NULL THEN 'the message has no value'")
     if source.value_format in ("json", "csv"):
         cases.append(f"WHEN {_BLANK} THEN 'the value of the message is blank'")
+    if source.value_format == "csv":
+        cases.append(f"WHEN {_has_several_lines(source)} THEN 'the message has several lines'")
     if source.value_format == "json":
         cases.append(f"WHEN {_EMPTY_LIST} THEN 'the value of the message is an empty list'")
     if source.value_format == "text":
@@ -175,6 +179,16 @@ def _reason_sql(source: KafkaSource) -> str:
     if "key" in source.columns:
         cases.append("WHEN NOT is_valid_utf8(CAST(key AS STRING)) THEN 'the key is not UTF-8: ask for key_bytes'")
     return f"CASE {' '.join(cases)} END" if cases else "CAST(NULL AS STRING)"
+
+
+def _has_several_lines(source: KafkaSource) -> str:
+    """SQL: whether a line of CSV ends in mid-message, outside of quotes."""
+    quote, escape = (re.escape(source.value_options.get(name, '"')) for name in ("quote", "escape"))
+    inside = f"[^{quote}]|{quote}{quote}" if escape in ("", quote) else f"[^{quote}{escape}]|{escape}."
+    text = f"CAST({_value_sql(source)} AS STRING)"
+    if quote:
+        text = f"regexp_replace({text}, {literal(f'(?s){quote}({inside})*{quote}')}, '')"
+    return f"{text} RLIKE {literal(_LINE_END)}"
 
 
 def _text(frame: DataFrame, source: KafkaSource) -> DataFrame:

@@ -210,10 +210,10 @@ class _Files:
     def _known(self, origin: str, start: int) -> list[str] | None:
         if self.order.names is not None:
             return list(self.order.names)
-        if start == 0 or not self.order.dialect.header:
+        if start == 0:
             return None
         if origin not in self.order.headers:
-            raise RuntimeError(f"{origin}: its header was not read before its lines")
+            raise RuntimeError(f"{origin}: its first line was not read before the others")
         return header_names(self.order.headers[origin], self.order.dialect, unquote(origin))
 
     def _take_header(
@@ -232,22 +232,16 @@ class _Files:
             text = _LEADING.sub("", text) if not dialect.comment else _without_comments(text, dialect.comment)
             if not text.strip():
                 return piece.slice(0, 0), []
-            record, after = parser.tokens.record(text.lstrip("\r\n"))
             first = text.lstrip("\r\n")
-            if not dialect.header:
-                self.names = [f"_c{at}" for at in range(len(record))]
-                return piece, lines
+            _, after = parser.tokens.record(first)
             self.names = header_names(first[:after], dialect, unquote(self.origin))
-            return piece, [first[after:].encode(dialect.encoding)]
+            return piece, [first[after:].encode(dialect.encoding)] if dialect.header else lines
         for at, line in enumerate(lines):
             text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff")
             if parser.is_blank(text):
                 continue
-            if not dialect.header:
-                self.names = [f"_c{n}" for n in range(len(parser.tokens.record(text)[0]))]
-                return piece, lines
             self.names = header_names(text, dialect, unquote(self.origin))
-            return piece.slice(at + 1), lines[at + 1 :]
+            return (piece.slice(at + 1), lines[at + 1 :]) if dialect.header else (piece, lines)
         return piece.slice(0, 0), []
 
 

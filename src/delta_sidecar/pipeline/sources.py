@@ -401,10 +401,11 @@ def text_frame(spark: SparkSession, source: Source, paths: list[str]) -> DataFra
 
 
 def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict[str, str]:
-    """The first lines of files that Spark may divide; a task that has the begin of a file sees its header itself."""
+    """The first lines of files that Spark may divide, which say what columns there are, by name or by number; a task
+    that has the begin of a file sees its first line itself."""
     from pyspark.sql import functions as f
 
-    if not source.flag("header", True) or source.flag("multiLine"):
+    if source.flag("multiLine"):
         return {}
     least = 0 if _divides_small_files(spark) else _LARGE
     large = [file.path for file in files if file.size > least and _may_be_divided(file.path)]
@@ -433,6 +434,17 @@ def _divides_small_files(spark: SparkSession) -> bool:
     """Whether the session was told to divide files into smaller pieces than Spark does by itself."""
     usual = {"spark.sql.files.maxPartitionBytes": "134217728", "spark.sql.files.openCostInBytes": "4194304"}
     return any(str(spark.conf.get(name, value)).rstrip("bB") != value for name, value in usual.items())
+
+
+def read_delta(spark: SparkSession, source: Source) -> DataFrame:
+    """The rows of a table at one version: Spark would look for the newest again each time the frame is read, and it is
+    read to be checked and to be written."""
+    options = dict(source.options)
+    if not source.option("versionAsOf") and not source.option("timestampAsOf"):
+        newest = spark.sql(f"DESCRIBE HISTORY delta.{quoted(source.place)} LIMIT 1").select("version").toArrow()
+        options["versionAsOf"] = str(newest.column(0)[0].as_py())
+    frame: DataFrame = spark.read.format("delta").options(**options).load(source.place)
+    return frame
 
 
 def read_rows(

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 
 import pytest
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell what failed at once: a run may take two hours."""
+    if report.failed and sys.__stderr__ is not None:
+        print(report.longreprtext, file=sys.__stderr__, flush=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -353,6 +353,7 @@ def _csv_records(file: TextFile, options: Options) -> Iterator[Record]:
     names: list[str] | None = None
     comment = options.read.get("comment")
     null = options.read.get("nullValue", "")
+    shared = options.read.get("multiLine") == "true"
     for number, text in _csv_texts(_decompressed(file), options):
         if comment and isinstance(text, str) and text.startswith(comment):
             continue
@@ -367,12 +368,11 @@ def _csv_records(file: TextFile, options: Options) -> Iterator[Record]:
             else:
                 names = [f"_c{place}" for place in range(len(fields or ()))]
         if fields is None or isinstance(text, bytes) or len(fields) != len(names):
-            yield Record(file.path, number, text, None)
+            yield Record(file.path, None if shared else number, text, None)
             continue
         empty = _quoted_empty(text, options)
         values = [None if part == null and place not in empty else Csv(part) for place, part in enumerate(fields)]
-        shared = options.read.get("multiLine") == "true"
-        yield Record(file.path, number, text, dict(zip(names, values)), shared=shared)
+        yield Record(file.path, None if shared else number, text, dict(zip(names, values)), shared=shared)
 
 
 def _directories(path: str, options: Options) -> dict[str, Any]:
@@ -827,17 +827,20 @@ def _early_refusals(files: Sequence[File], records: Sequence[Record], options: O
     return reasons
 
 
-def _time_type(options: Options, records: Sequence[Record], state: State | None) -> Type:
-    if state is not None:
-        known = state.columns.find(options.time_column)
-        if known is not None:
-            return known[1]
-    for record in records:
-        if record.columns is not None:
-            known = record.columns.find(options.time_column)
-            if known is not None and known[1] == NTZ:
-                return NTZ
-    return TIMESTAMP
+def _time_type(options: Options, time_name: str, records: Sequence[Record], state: State | None) -> Type:
+    known = None if state is None else state.columns.find(time_name)
+    if known is not None:
+        return known[1]
+    is_ntz = any(_type_at(record.columns, options.time_column) == NTZ for record in records)
+    return NTZ if is_ntz else TIMESTAMP
+
+
+def _type_at(columns: Type | None, path: str) -> Type | None:
+    """The type at a dotted path; None where there is nothing."""
+    for name in path.split("."):
+        known = columns.find(name) if isinstance(columns, Struct) else None
+        columns = None if known is None else known[1]
+    return columns
 
 
 def applied(state: State | None, files: Sequence[File], options: Options) -> Done | Refusal:
@@ -879,7 +882,7 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
 
     nested = "." in options.time_column
     time_name = NESTED_TIME if nested else options.time_column
-    time_type = _time_type(replace(options, time_column=time_name) if nested else options, records, state)
+    time_type = _time_type(options, time_name, records, state)
     contract = options.schema or (state.columns if state else None)
     bare = [(record, time, record.value or {}) for record, time in timed]
     if not nested:
@@ -986,13 +989,27 @@ def _row(
     return row
 
 
+def _grown(known: Type, kind: Type) -> Type:
+    """A column's type after a batch under a contract that may lack fields which the table has."""
+    match known, kind:
+        case Struct(), Struct():
+            for name, part in kind:
+                old = known.find(name)
+                known = known.with_field(name, part if old is None else _grown(old[1], part))
+            return known
+        case Array(a), Array(b):
+            return Array(_grown(a, b))
+    return kind
+
+
 def _done(
     state: State | None, wide: Struct, time_name: str, time_type: Type, rows: Sequence[dict[str, Any]], bad: list[Bad]
 ) -> Done:
     before = state or State(Struct(()))
     columns = before.columns
     for name, kind in wide.with_field(time_name, time_type):
-        columns = columns.with_field(name, kind)
+        known = columns.find(name)
+        columns = columns.with_field(name, kind if known is None else _grown(known[1], kind))
     rescued = before.rescued or any(RESCUED in row for row in rows)
     after = State(columns, (*before.rows, *rows), (*before.bad, *bad), rescued)
     nulls = sum(time_name not in row for row in rows)

@@ -464,3 +464,19 @@ def test_others_read_it_as_any_table(table: SparkTable) -> None:
     theirs = deltalake.DeltaTable(str(table.root))
     assert sorted(map(unquote, theirs.file_uris())) == sorted(DeltaTable(str(table.root)).file_uris())
     assert theirs.to_pyarrow_table().num_rows == 31
+
+
+def test_a_delta_source_is_read_at_one_version(table: SparkTable, tmp_path: Path) -> None:
+    """What is committed to it between the check and the write is of the next batch: nobody has looked at it."""
+    source = SparkTable(table.spark, tmp_path / "source")
+    source.sql("CREATE TABLE {t} (ts STRING, id INT) USING delta")
+    source.sql("INSERT INTO {t} VALUES ('2026-02-10', 1), ('never', 2)")
+
+    def meanwhile(step: str) -> None:
+        if step.startswith("putting"):
+            source.sql("INSERT INTO {t} VALUES ('2026-02-10', 3), ('neither', 4)")
+
+    aside = tmp_path / "aside"
+    done = ingest(source.root, table.root, "ts", spark=table.spark, bad_rows=aside, on_progress=meanwhile)
+    assert (done.rows, done.bad_rows) == (1, 1)
+    assert [row.id for row in table.frame().collect()] == [1]

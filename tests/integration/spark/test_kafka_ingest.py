@@ -146,18 +146,19 @@ def test_a_batch_with_a_bad_message_is_refused_by_its_place(
 def test_csv_goes_by_its_schema(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     topic, table, bad, schema = fresh_topic(), tmp_path / "table", tmp_path / "bad", tmp_path / "schema.ddl"
     schema.write_text("id BIGINT, ts TIMESTAMP, name STRING")
-    values = [b"1;2026-02-10T01:00:00Z;x\r\n", b'2;2026-02-10T02:00:00Z;"a;b"', b"3;2026-02-10T03:00:00Z", b""]
+    values = [b"1;2026-02-10T01:00:00Z;x\r\n", b'2;2026-02-10T02:00:00Z;"a;\nb"', b"3;2026-02-10T03:00:00Z", b""]
+    values.append(b"4;2026-02-10T04:00:00Z\n5;2026-02-10T05:00:00Z")
     produce(spark, kafka, topic, [Message(value) for value in values])
     done = invoke(
         "ingest", f"kafka://{kafka.address}/{topic}", table, "--time-column", "ts", "--json", "--value-format", "csv",
         "--schema", schema, "--read-option", "sep=;", "--kafka-columns", "offset", "--bad-rows", bad,
     )  # fmt: skip
-    assert (done.objects[0]["rows"], done.objects[0]["bad_rows"]) == (2, 2)
+    assert (done.objects[0]["rows"], done.objects[0]["bad_rows"]) == (2, 3)
     assert [(row["id"], row["name"], row["_kafka_offset"]) for row in table_rows(spark, table)] == [
         (1, "x", 0),
-        (2, "a;b", 1),
+        (2, "a;\nb", 1),
     ]
-    assert [row["file"] for row in table_rows(spark, bad, "file")] == [f"{topic}/0@2", f"{topic}/0@3"]
+    assert [row["file"] for row in table_rows(spark, bad, "file")] == [f"{topic}/0@{n}" for n in (2, 3, 4)]
 
 
 def test_text_and_avro(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:

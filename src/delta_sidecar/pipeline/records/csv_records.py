@@ -89,12 +89,14 @@ class _Tokens:
 
 
 def header_names(line: str, dialect: Dialect, origin: str) -> list[str]:
-    """The columns of a file; one without a name is called by its place."""
+    """The columns of a file by its first line; one without a name is called by its place, as all are where that line
+    is a record like the others."""
     try:
         names, _ = dialect.tokens().record(line.lstrip("\ufeff").rstrip("\r\n"))
     except ValueError as error:
-        raise InputError(f"{origin}: its header cannot be read: {error}") from None
-    return checked_names([name or f"_c{at}" for at, name in enumerate(names)], origin)
+        what = "header" if dialect.header else "first line, which tells how many columns it has,"
+        raise InputError(f"{origin}: its {what} cannot be read: {error}") from None
+    return checked_names([(name if dialect.header else "") or f"_c{at}" for at, name in enumerate(names)], origin)
 
 
 def checked_names(names: list[str], origin: str) -> list[str]:
