@@ -12,7 +12,7 @@ Where the guide can be read in two ways the cases keep away (`cases.py`) or both
 - `5.0`, `1e2` and text such as `" 5"` are not offered to whole numbers.
 - An array with an element, or a field of one, that does not fit is whole in `_rescued`; the column is null or the rest.
 - Columns with nothing but null, of `k=v` directories, of empty lists, of lists of mixed values, of integers beyond
-  `decimal(38,0)` or mixed with fractions that no double holds: the type is the table's own affair, the value is not.
+  `decimal(38,0)`, or beyond 2^53 and mixed with fractions: the type is the table's own affair, the value is not.
 - A refused batch writes neither to the table nor to the bad-row table.
 - Records whose time is no time count among the bad rows alone: the cases give them no new column and no misfit.
 """
@@ -490,7 +490,8 @@ def _numbers_type(numbers: Sequence[str]) -> Type:
         if all(-(2**63) <= value < 2**63 for value in values):
             return BIGINT
         return Dec(38, 0) if all(abs(value) < 10**38 for value in values) else Unsure()
-    held = all(_into_double(text) is not None for text in numbers)
+    whole = [abs(int(text)) for text in numbers if re.fullmatch(r"-?\d+", text)]
+    held = all(_into_double(text) is not None for text in numbers) and all(value <= 2**53 for value in whole)
     return DOUBLE if held else Unsure()
 
 
