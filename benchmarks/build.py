@@ -36,7 +36,7 @@ from benchmarks.index_tables import manifest_sizes
 from benchmarks.measure import ROOT, HighWaterMark, Sampler
 from benchmarks.report import RESULTS, environment
 from benchmarks.specs import BUCKET, LogSpec, table_dir
-from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.storage import open_store

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks import synthetic
 from benchmarks.specs import BUCKET, LogSpec
 from benchmarks.synthetic import START_MILLIS, Ints, Layout
-from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
+from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression
 
 STRING_MAP = pa.map_(pa.string(), pa.string())
 DELETION_VECTOR = pa.struct(

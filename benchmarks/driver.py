@@ -68,7 +68,7 @@ def measured(files: int, directory: Path) -> dict[str, Any]:
 
 def driven(order: dict[str, Any]) -> dict[str, Any]:
     """Build, in this process, and say what it took."""
-    from delta_sidecar.index.builder import BuildOptions
+    from delta_sidecar.index.build.build import BuildOptions
     from delta_sidecar.pipeline.build import build_table
     from delta_sidecar.pipeline.session import spark_session
 

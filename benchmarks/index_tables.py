@@ -28,22 +28,22 @@ from benchmarks.checkpoint import PROTOCOL_ACTION, layout_of, metadata_action, p
 from benchmarks.generate import commit_time, ensure, made_once, remove_lines, write_commit, write_commits
 from benchmarks.specs import IndexedSpec, LogSpec, table_dir
 from benchmarks.synthetic import Ints
-from delta_sidecar.index.building import Build, Placement, part_slices
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.names import SIDECARS, manifest_name, new_build_id
-from delta_sidecar.index.parts import PART_GOAL
-from delta_sidecar.index.publish import publish
-from delta_sidecar.index.rows import index_rows, sorted_rows
+from delta_sidecar.index.build.build_job import Build, Placement, part_slices
+from delta_sidecar.index.build.publish import publish
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_names import SIDECARS, manifest_name, new_build_id
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import PART_GOAL
+from delta_sidecar.index.stats.index_rows import index_rows, sorted_rows
 from delta_sidecar.log.actions import Metadata, Protocol
+from delta_sidecar.log.checkpoint_rows import STATS_PARSED
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import list_log
-from delta_sidecar.log.file_rows import STATS_PARSED
-from delta_sidecar.log.files import FILE_SCHEMA
-from delta_sidecar.log.schema import parse_schema
+from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.log.segment import Segment
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage import open_store
+from delta_sidecar.values.types import parse_schema
 
 MASK_LINES = 50_000
 """Removes that are written at a time."""

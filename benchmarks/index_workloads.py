@@ -80,7 +80,7 @@ def first_file(base: str, options: dict[str, Any] | None = None) -> Run:
     """Open, and take one file."""
 
     def run(table: Path, spec: IndexedSpec) -> Answer:
-        from delta_sidecar.scan.infos import file_infos
+        from delta_sidecar.scan.file_infos import file_infos
 
         started = time.perf_counter()
         opened = _open(table, options=options)
@@ -95,7 +95,7 @@ def first_file(base: str, options: dict[str, Any] | None = None) -> Run:
 def all_objects(table: Path, spec: IndexedSpec) -> Answer:
     """Open, and make a Python object of five fields of every live file."""
     started = time.perf_counter()
-    from delta_sidecar.scan.infos import file_infos
+    from delta_sidecar.scan.file_infos import file_infos
 
     told: dict[str, Any] = {}
     opened = _open(table)

@@ -33,20 +33,20 @@ from delta_sidecar.errors import (
 )
 
 if TYPE_CHECKING:
-    from delta_sidecar.scan.infos import FileInfo
-    from delta_sidecar.scan.metrics import ScanMetrics
-    from delta_sidecar.scan.plan import ScanPlan
-    from delta_sidecar.scan.stream import FileScan
+    from delta_sidecar.scan.file_infos import FileInfo
+    from delta_sidecar.scan.file_scan import FileScan
+    from delta_sidecar.scan.scan_metrics import ScanMetrics
+    from delta_sidecar.scan.scan_plan import ScanPlan
     from delta_sidecar.table import DeltaTable
 
 __version__ = "0.1.0.dev0"
 
 _LATER = {
     "DeltaTable": "delta_sidecar.table",
-    "FileInfo": "delta_sidecar.scan.infos",
-    "FileScan": "delta_sidecar.scan.stream",
-    "ScanMetrics": "delta_sidecar.scan.metrics",
-    "ScanPlan": "delta_sidecar.scan.plan",
+    "FileInfo": "delta_sidecar.scan.file_infos",
+    "FileScan": "delta_sidecar.scan.file_scan",
+    "ScanMetrics": "delta_sidecar.scan.scan_metrics",
+    "ScanPlan": "delta_sidecar.scan.scan_plan",
 }
 """What brings pyarrow is imported when it is first asked for: `sidecar --help` does without."""
 

@@ -18,26 +18,26 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from delta_sidecar.index.base import IndexBase, IndexFinder
+from delta_sidecar.index.read.finder import IndexBase, IndexFinder
 from delta_sidecar.log import travel
-from delta_sidecar.log.schema import StructType
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.log.warm import remember, warm_snapshot
-from delta_sidecar.scan.expression import And, Expression
-from delta_sidecar.scan.infos import FileInfo, file_infos
-from delta_sidecar.scan.predicate import bind_predicate
-from delta_sidecar.scan.predicate_tuples import Filters
-from delta_sidecar.scan.stream import FileScan, checked_limit
+from delta_sidecar.log.warm_snapshots import remember, warm_snapshot
+from delta_sidecar.predicates.binding import bind_predicate
+from delta_sidecar.predicates.expression import And, Expression
+from delta_sidecar.predicates.predicate_tuples import Filters
+from delta_sidecar.scan.file_infos import FileInfo, file_infos
+from delta_sidecar.scan.file_scan import FileScan, checked_limit
 from delta_sidecar.settings import Settings, settings_of
 from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.metered import Cost, MeteredStore
+from delta_sidecar.values.types import StructType
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from delta_sidecar.data.dataset import DeltaDataset
-    from delta_sidecar.data.stream import RowStream
+    from delta_sidecar.data.row_stream import RowStream
 
 _FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
@@ -247,7 +247,7 @@ class DeltaTable:
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
         """The live files with all the log says of them, in memory; `flatten` has no effect, columns are flat."""
-        from delta_sidecar.log.files import FILE_SCHEMA
+        from delta_sidecar.log.file_schema import FILE_SCHEMA
 
         with self._scan(None, FILE_SCHEMA.names, None, None) as scan:
             return scan.read_all()
@@ -354,7 +354,7 @@ class DeltaTable:
         limit: int | None,
     ) -> RowStream:
         """The rows of files of a listing."""
-        from delta_sidecar.data.rows import read_rows
+        from delta_sidecar.data.row_scan import read_rows
 
         settings = self._settings
         return read_rows(

@@ -12,7 +12,7 @@ from benchmarks.generate import write_commits, write_log
 from benchmarks.index_tables import checkpoint_size, ensure_indexed, index_sizes, write_index
 from benchmarks.specs import IndexedSpec, LogSpec, from_json, table_dir, to_json
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 
 SMALL = LogSpec(2_500, tail_commits=3, adds_per_commit=40)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar.index.names import DIRECTORIES
+from delta_sidecar.index.format.index_names import DIRECTORIES
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.model import read_commits, replay
 from tests.cli.running import invoke

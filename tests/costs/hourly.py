@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.entries import PartEntry
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.storage import Store, open_store
 from delta_sidecar.testing.actions import AddFile, add, column
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
-from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
+from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression
 from tests.index.models import manifest_at, small_parts
 
 BUCKET = "_event_hour"

@@ -19,14 +19,14 @@ from benchmarks.generate import remove_lines
 from benchmarks.specs import BUCKET
 from benchmarks.synthetic import Ints
 from benchmarks.synthetic import Layout as Table
-from delta_sidecar.index.building import Build
-from delta_sidecar.index.columns import KINDS, NUM_RECORDS, column
-from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.names import directory_for, new_build_id
-from delta_sidecar.index.partition_map import partition_map
-from delta_sidecar.index.publish import publish
-from delta_sidecar.index.rows import PARTITION
-from delta_sidecar.log.files import FILE_SCHEMA
+from delta_sidecar.index.build.build_job import Build
+from delta_sidecar.index.build.publish import publish
+from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, column
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_names import directory_for, new_build_id
+from delta_sidecar.index.format.partition_map import partition_map
+from delta_sidecar.index.stats.index_rows import PARTITION
+from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 

@@ -56,8 +56,8 @@ def _meter() -> HighWaterMark | Sampler:
 
 
 def _built(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    from delta_sidecar.index.builder import BuildOptions, build_index
-    from delta_sidecar.index.building import Limits
+    from delta_sidecar.index.build.build import BuildOptions, build_index
+    from delta_sidecar.index.build.build_job import Limits
     from delta_sidecar.storage import open_store
 
     options = BuildOptions(

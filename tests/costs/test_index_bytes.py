@@ -11,9 +11,9 @@ import pytest
 from benchmarks.specs import BUCKET, hour_text
 from benchmarks.synthetic import Layout as Table
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.part_file import WHOLE_STATS
-from delta_sidecar.index.seals import end_length
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.seals import end_length
+from delta_sidecar.index.read.part_file import WHOLE_STATS
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.ranges import DEFAULT_GAP

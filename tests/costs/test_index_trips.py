@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar.index.names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
+from delta_sidecar.flow.read_ahead import shared_read_ahead
+from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.storage.read_ahead import shared_read_ahead
 from delta_sidecar.testing.stores import CountingStore
 from tests.costs.counted import LATENCY_S, counted, opened
 from tests.costs.hourly import FILES, bucket, hourly, moment, parts_asked, parts_of, paths
@@ -65,7 +65,9 @@ def test_two_trips_to_the_first_file(tmp_path: Path, layout: dict[str, int]) -> 
 def test_three_trips_to_the_first_file_of_the_base(
     tmp_path: Path, layout: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("delta_sidecar.scan.parts._AHEAD", 8)  # all parts at once: what is read ahead is no trip
+    monkeypatch.setattr(
+        "delta_sidecar.index.read.part_scan._AHEAD", 8
+    )  # all parts at once: what is read ahead is no trip
     hourly(tmp_path, head=9, **layout)
     store = counted(tmp_path, LATENCY_S)
     table = opened(store)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
+from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
 from delta_sidecar.log import discovery
 from delta_sidecar.storage import local
 from delta_sidecar.storage.cache import shared_cache

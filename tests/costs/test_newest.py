@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index import parts
-from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.build import part_writer as parts
+from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import AddFile, add, remove
@@ -32,7 +32,7 @@ def cold() -> Iterator[None]:
 def test_row_groups_of_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row groups of one hour in one part: the newest hour is the first of them."""
     monkeypatch.setattr(parts, "ROW_GROUP_ROWS", FILES)
-    monkeypatch.setattr("delta_sidecar.index.part_file.WHOLE_CORE", 0)
+    monkeypatch.setattr("delta_sidecar.index.read.part_file.WHOLE_CORE", 0)
     root = hourly(tmp_path, head=HOURS - 1)
     with small_parts(single=0, rows=99):
         build_index(open_store(str(root)), options=BuildOptions(part_rows=99))

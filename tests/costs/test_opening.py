@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import build_index
+from delta_sidecar.index.build.build import build_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sidecar.data.rows import read_rows
-from delta_sidecar.data.stream import RowStream
-from delta_sidecar.log.files import FILE_SCHEMA
-from delta_sidecar.log.schema import StructType, parse_schema
-from delta_sidecar.scan.predicate import bind_predicate
+from delta_sidecar.data.row_scan import read_rows
+from delta_sidecar.data.row_stream import RowStream
+from delta_sidecar.log.file_schema import FILE_SCHEMA
+from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.storage import Store, open_store
+from delta_sidecar.values.types import StructType, parse_schema
 
 COLUMNS = ("path", "size", "partition_values", "deletion_vector", "num_records")
 LISTING = pa.schema([FILE_SCHEMA.field(name) for name in COLUMNS])

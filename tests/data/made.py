@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sidecar.log.schema import DataType, PrimitiveType, StructField, StructType
+from delta_sidecar.values.types import DataType, PrimitiveType, StructField, StructType
 from tests.data.listing import Listing
 
 

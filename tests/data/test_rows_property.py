@@ -61,8 +61,8 @@ def test_the_rows_are_those_of_a_plain_read(
 ) -> None:
     """`whole` row groups, or all of them too large to be read at once."""
     group_size, batch_size, threads = sizes
-    least = mock.patch("delta_sidecar.data.rows._SMALLEST_GROUP_BYTES", 1 << 20 if whole else 1)
-    most = mock.patch("delta_sidecar.data.rows._GROUP_BYTES", 1 << 20 if whole else 1)
+    least = mock.patch("delta_sidecar.data.row_scan._SMALLEST_GROUP_BYTES", 1 << 20 if whole else 1)
+    most = mock.patch("delta_sidecar.data.row_scan._GROUP_BYTES", 1 << 20 if whole else 1)
     with tempfile.TemporaryDirectory() as root, least, most:
         listing = _listing(Path(root), files, group_size)
         found = listing.table(where, columns=columns, limit=limit, batch_size=batch_size, threads=threads)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import CorruptDataError, UnsupportedTypeError
-from delta_sidecar.log.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, UnknownType, arrow_type
+from delta_sidecar.values.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, UnknownType, arrow_type
 from tests.data.listing import Listing
 from tests.data.made import column, made_table, struct
 

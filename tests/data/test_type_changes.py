@@ -11,12 +11,12 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import UnsupportedTypeError
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.log.schema import parse_type
+from delta_sidecar.index.build.build import build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add, column
 from delta_sidecar.testing.table_builder import LogBuilder
 from delta_sidecar.values.type_changes import is_widening
+from delta_sidecar.values.types import parse_type
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from typing import Any, Final
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index import parts
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.flow.read_ahead import shared_read_ahead
+from delta_sidecar.index.build import part_writer as parts
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.storage import Store, open_store
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.storage.read_ahead import shared_read_ahead
 from delta_sidecar.testing.actions import AddFile, DeletionVector, Spec, remove
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.index.models import manifest_at, small_parts

@@ -15,8 +15,8 @@ from itertools import product
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index import part_file
-from delta_sidecar.scan import parts as scan_parts
+from delta_sidecar.index.read import part_file
+from delta_sidecar.index.read import part_scan as scan_parts
 from delta_sidecar.storage.cache import shared_cache
 from tests.fuzz.damage import damaged
 from tests.fuzz.tables import QUERIES, STRATEGIES, Made, check_limit, check_query, make_table

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from delta_sidecar.index import building
-from delta_sidecar.index.discovery import listed_manifests, read_manifest
-from delta_sidecar.index.manifest import Manifest, layout_of
-from delta_sidecar.index.parts import completed, read_part
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.format.manifest import Manifest, layout_of
+from delta_sidecar.index.read.manifests import listed_manifests, read_manifest
+from delta_sidecar.index.read.whole_part import completed, read_part
 from delta_sidecar.storage.store import Store
 
 VECTOR = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")

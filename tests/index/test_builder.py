@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index import building
-from delta_sidecar.index.builder import BuildOptions, BuildReport, build_index
-from delta_sidecar.index.discovery import find_base, listed_manifests, read_hint
-from delta_sidecar.index.garbage import collect_garbage
-from delta_sidecar.index.names import SIDECAR_INDEX, SIDECARS
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
+from delta_sidecar.index.build.garbage import collect_garbage
+from delta_sidecar.index.format.index_names import SIDECAR_INDEX, SIDECARS
+from delta_sidecar.index.read.manifests import find_base, listed_manifests, read_hint
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar.errors import SparkError
-from delta_sidecar.index.builder import BuildOptions
-from delta_sidecar.index.building import Limits
-from delta_sidecar.index.names import SIDECARS
+from delta_sidecar.index.build.build import BuildOptions
+from delta_sidecar.index.build.build_job import Limits
+from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.pipeline import session
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.testing import LogBuilder, add

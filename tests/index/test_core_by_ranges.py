@@ -12,12 +12,13 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index import part_file, parts
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.part_file import fetch_core
-from delta_sidecar.index.parts import file_entry
-from delta_sidecar.index.seals import chunk_ranges, footer_length
+from delta_sidecar.index.build import part_writer as parts
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import file_entry
+from delta_sidecar.index.format.seals import chunk_ranges, footer_length
+from delta_sidecar.index.read import part_file
+from delta_sidecar.index.read.part_file import fetch_core
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.local import LocalStore

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from delta_sidecar.index.digests import key_digests, row_digests, text_digests
-from delta_sidecar.log.files import DELETION_VECTOR, STRING_MAP
+from delta_sidecar.index.verify.digests import key_digests, row_digests, text_digests
+from delta_sidecar.log.file_schema import DELETION_VECTOR, STRING_MAP
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 2, "cardinality": 3}
 SAMPLES: list[tuple[pa.DataType, list[Any]]] = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.index.discovery import newest_index
-from delta_sidecar.index.names import HINT
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.index.format.index_names import HINT
+from delta_sidecar.index.read.manifests import newest_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import CountingStore, LogBuilder, add

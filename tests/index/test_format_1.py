@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.discovery import commit_meta
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.read.manifests import commit_meta
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar.index import garbage
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.garbage import MEMORY, GarbageReport, collect_garbage, collect_if_due
-from delta_sidecar.index.names import SIDECARS
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build import garbage
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.build.garbage import MEMORY, GarbageReport, collect_garbage, collect_if_due
+from delta_sidecar.index.format.index_names import SIDECARS
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.testing import CountingStore, LogBuilder, add, remove

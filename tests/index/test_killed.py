@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.discovery import find_base
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.read.manifests import find_base
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder, add, remove
@@ -18,8 +18,8 @@ from tests.index.models import assert_index_is, small_parts
 
 PROGRAM = """
 import os, signal, sys
-from delta_sidecar.index import building
-from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.local import LocalStore
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.index.manifest import CommitIdentity, Manifest, Sort, decode, encode, layout_of, totals
-from delta_sidecar.index.names import SIDECARS, build_of_part, is_part, manifest_version, part_id
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.index.format.index_names import SIDECARS, build_of_part, is_part, manifest_version, part_id
+from delta_sidecar.index.format.manifest import CommitIdentity, Manifest, Sort, decode, encode, layout_of, totals
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import ObjectMeta
 from delta_sidecar.testing import LogBuilder, add

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from delta_sidecar.index.partition_map import is_told_by, partition_map
-from delta_sidecar.log.files import STRING_MAP
+from delta_sidecar.index.format.partition_map import is_told_by, partition_map
+from delta_sidecar.log.file_schema import STRING_MAP
 
 
 def maps(*rows: dict[str, str | None] | None) -> pa.MapArray:

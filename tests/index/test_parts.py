@@ -15,17 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.columns import column
-from delta_sidecar.index.entries import FileEntry, PartEntry
-from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.part_reader import read_keys
-from delta_sidecar.index.parts import MANIFEST_KEY, completed, nested, read_part, write_part
-from delta_sidecar.index.rows import SOURCE_COLUMNS, index_rows, sorted_rows
+from delta_sidecar.index.build.part_writer import write_part
+from delta_sidecar.index.format.index_columns import column
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.part_entries import FileEntry, PartEntry
+from delta_sidecar.index.format.part_format import MANIFEST_KEY, nested
+from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.read.whole_part import completed, read_part
+from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, sorted_rows
 from delta_sidecar.log.actions import Add, DeletionVector
 from delta_sidecar.log.commits import add_rows
-from delta_sidecar.log.schema import parse_schema
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
+from delta_sidecar.values.types import parse_schema
 
 TYPES: dict[str, Any] = {
     "ts": "timestamp", "p": "string", "path": "long", "min": "double", "f": "float", "d": "decimal(20,3)",

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import InputError
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.discovery import read_manifest
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.read.manifests import read_manifest
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from delta_sidecar.index.seals import CHUNKS, chunk_checksums, chunk_ranges, end_length, footer_length
-from delta_sidecar.index.seals import with_chunk_checksums as checked
+from delta_sidecar.index.format.seals import CHUNKS, chunk_checksums, chunk_ranges, end_length, footer_length
+from delta_sidecar.index.format.seals import with_chunk_checksums as checked
 
 
 def parquet(table: pa.Table, row_group: int = 100) -> pa.Buffer:

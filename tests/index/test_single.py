@@ -8,12 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.index.manifest import FORMAT, Manifest
-from delta_sidecar.index.names import SIDECARS
-from delta_sidecar.index.parts import MANIFEST_KEY
-from delta_sidecar.index.seals import SEAL, is_whole, sealed
-from delta_sidecar.index.single import read_single
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.index.format.index_names import SIDECARS
+from delta_sidecar.index.format.manifest import FORMAT, Manifest
+from delta_sidecar.index.format.part_format import MANIFEST_KEY
+from delta_sidecar.index.format.seals import SEAL, is_whole, sealed
+from delta_sidecar.index.read.finder import read_single
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.testing.actions import DeletionVector, add

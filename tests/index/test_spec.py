@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.names import SIDECARS
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder, add, remove
 from tests.index.models import small_parts

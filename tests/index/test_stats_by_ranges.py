@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index import part_file
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.part_file import fetch_stats
-from delta_sidecar.index.parts import file_entry
-from delta_sidecar.index.seals import chunk_ranges, footer_length
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import file_entry
+from delta_sidecar.index.format.seals import chunk_ranges, footer_length
+from delta_sidecar.index.read import part_file
+from delta_sidecar.index.read.part_file import fetch_stats
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.testing.actions import add

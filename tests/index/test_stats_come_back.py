@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import add
@@ -118,8 +118,8 @@ def test_times_in_any_form_beside_typed_ones(times: list[str]) -> None:
 
 def test_what_spark_writes_needs_no_text() -> None:
     """The usual forms cost nothing: no row keeps its text."""
-    from delta_sidecar.index.columns import STATS_JSON
-    from delta_sidecar.index.typing import typed_stats
+    from delta_sidecar.index.format.index_columns import STATS_JSON
+    from delta_sidecar.index.stats.typed_stats import typed_stats
 
     usual = [
         {"f": 3.14, "d": 0.1, "ts": "2026-02-10T22:00:00.000Z", "tn": "2026-02-10T22:00:00.123", "da": "2026-02-10"},
@@ -142,9 +142,9 @@ def test_typed_stats_alone_keep_what_no_column_holds() -> None:
 
 def test_a_float_that_became_a_double(tmp_path: Path) -> None:
     """Parts that are merged after the change still say 3.14."""
-    from delta_sidecar.index.layout import Leaf
-    from delta_sidecar.index.native import native_typed
-    from delta_sidecar.log.schema import PrimitiveType
+    from delta_sidecar.index.format.index_layout import Leaf
+    from delta_sidecar.index.stats.native_types import native_typed
+    from delta_sidecar.values.types import PrimitiveType
 
     leaf = Leaf(("x",), PrimitiveType("double"), pa.float64())
     found = native_typed(pa.array([3.14, None, float("nan")], pa.float32()), "min", leaf)

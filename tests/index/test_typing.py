@@ -15,13 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delta_sidecar.index import typing
-from delta_sidecar.index.columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
-from delta_sidecar.index.dumb_stats import StatsReader
-from delta_sidecar.index.layout import Layout, Leaf
-from delta_sidecar.index.stats_texts import decoded_tolerantly
-from delta_sidecar.index.typing import typed_stats
-from delta_sidecar.log.schema import parse_schema
+from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
+from delta_sidecar.index.format.index_layout import Layout, Leaf
+from delta_sidecar.index.stats import typed_stats as typing
+from delta_sidecar.index.stats.stats_texts import decoded_tolerantly
+from delta_sidecar.index.stats.typed_stats import typed_stats
+from delta_sidecar.index.verify.plain_stats import StatsReader
+from delta_sidecar.values.types import parse_schema
 from tests.properties.settings import random_cases
 
 TYPES: dict[str, Any] = {

@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar.errors import InputError, OptionError, StorageError
-from delta_sidecar.index.builder import BuildOptions, BuildReport, build_index
-from delta_sidecar.index.building import Limits
-from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.live import count_files, live_rows
-from delta_sidecar.index.rows import index_rows, joined, sorted_rows
-from delta_sidecar.index.runs import Runs, SpillFile
-from delta_sidecar.index.verify import verify_index
-from delta_sidecar.index.whole import cut, grouped
+from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
+from delta_sidecar.index.build.build_job import Limits
+from delta_sidecar.index.build.full import cut, grouped
+from delta_sidecar.index.build.live import count_files, live_rows
+from delta_sidecar.index.build.sorted_runs import Runs, SpillFile
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.stats.index_rows import index_rows, joined, sorted_rows
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder, add, remove
@@ -186,9 +186,9 @@ def test_nothing_is_left_of_the_runs(tmp_path: Path) -> None:
 PROGRAM = """
 import resource, sys, time
 from delta_sidecar.errors import DeltaSidecarError
-from delta_sidecar.index import building
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.building import Limits
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.build.build_job import Limits
 from delta_sidecar.storage import open_store
 
 root, scratch, room = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -11,8 +11,8 @@ import pytest
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.log import commits as module
 from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches, whole_lines
-from delta_sidecar.log.files import FILE_SCHEMA
-from delta_sidecar.log.paths import KeyMaker
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.storage import ObjectMeta, open_store
 from delta_sidecar.testing.actions import DeletionVector, add, cdc, commit_info, remove, txn, unknown_action
 from delta_sidecar.testing.stores import CountingStore

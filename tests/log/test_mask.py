@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.log import mask as module
-from delta_sidecar.log.files import DELETION_VECTOR
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.file_schema import DELETION_VECTOR
 from delta_sidecar.log.key_chunks import OrderedKeys
 from delta_sidecar.log.mask import Mask
-from delta_sidecar.log.paths import KeyMaker
 
 
 def seen(mask: Mask, keys: list[bytes]) -> list[bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
-from delta_sidecar.log.names import Kind
+from delta_sidecar.log.log_names import Kind
 from delta_sidecar.log.segment import Listing, Segment
 from tests.log.listings import UUID_1, UUID_2, commits, listing, part
 

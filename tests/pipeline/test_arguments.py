@@ -17,7 +17,7 @@ from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.sources import Source, infer_format, source_of
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.table_builder import LogBuilder
-from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression, unix_bucket_expression
+from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression, unix_bucket_expression
 from tests.cli.running import assert_refused, invoke
 
 HOUR = Bucket("ts", "hour", "_event_hour")

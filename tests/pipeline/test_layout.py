@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delta_sidecar.pipeline.layout import Layout, files_of, needs_estimate, plan_layout
+from delta_sidecar.pipeline.file_layout import Layout, files_of, needs_estimate, plan_layout
 
 COUNTS = st.dictionaries(st.none() | st.integers(-(10**6), 10**6), st.integers(1, 10**7), min_size=1, max_size=60)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delta_sidecar.errors import OptionError, TableNotFoundError
-from delta_sidecar.index.builder import build_index
+from delta_sidecar.index.build.build import build_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline import maintain as maintaining
 from delta_sidecar.pipeline.maintain import (

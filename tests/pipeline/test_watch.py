@@ -20,7 +20,7 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedFeatureError,
 )
-from delta_sidecar.index.builder import BuildReport, build_index
+from delta_sidecar.index.build.build import BuildReport, build_index
 from delta_sidecar.pipeline import watch as watching
 from delta_sidecar.pipeline.watch import WatchReport, stopped_by_signals, watch
 from delta_sidecar.storage.opening import open_store

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
-from delta_sidecar.index import part_file
-from delta_sidecar.index import parts as index_parts
-from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.build import part_writer as index_parts
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.read import part_file
+from delta_sidecar.index.read import part_scan as scan_parts
 from delta_sidecar.log import mask
-from delta_sidecar.scan import parts as scan_parts
 from delta_sidecar.storage import open_store
 from tests.index.models import small_parts
 from tests.properties.scenarios import BuiltLog, Scenario, build

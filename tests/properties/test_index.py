@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from tests.index.models import assert_index_is, small_parts
 from tests.properties.scenarios import BuiltLog, Scenario, build, scenarios

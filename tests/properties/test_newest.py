@@ -21,10 +21,10 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.verify import verify_index
-from delta_sidecar.log.files import FILE_SCHEMA
-from delta_sidecar.scan.stream import FileScan
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.verify.verify import verify_index
+from delta_sidecar.log.file_schema import FILE_SCHEMA
+from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import add, remove

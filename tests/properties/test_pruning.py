@@ -25,7 +25,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import BuildOptions, build_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.data_files import write_data_file
 from delta_sidecar.testing.table_builder import LogBuilder

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptTableError, VersionNotFoundError
-from delta_sidecar.log.files import FILE_SCHEMA
+from delta_sidecar.flow.read_ahead import shared_read_ahead
+from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.storage.read_ahead import shared_read_ahead
 from tests.properties.indexed import Build, Reader, build_indexed, builds, readers, small_limits
 from tests.properties.predicates import Predicate, matches, predicates
 from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Scenario, scenarios

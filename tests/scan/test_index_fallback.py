@@ -14,13 +14,13 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.index.manifest import decode, encode
-from delta_sidecar.index.names import SIDECARS
-from delta_sidecar.index.part_reader import read_keys
-from delta_sidecar.index.single import read_single
-from delta_sidecar.scan import parts as scan_parts
-from delta_sidecar.scan.metrics import ScanMetrics
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.index.format.index_names import SIDECARS
+from delta_sidecar.index.format.manifest import decode, encode
+from delta_sidecar.index.read import part_scan as scan_parts
+from delta_sidecar.index.read.finder import read_single
+from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import add, remove

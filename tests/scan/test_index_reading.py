@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index import parts as index_parts
-from delta_sidecar.index.builder import BuildOptions, BuildReport, build_index
-from delta_sidecar.scan import parts as scan_parts
+from delta_sidecar.index.build import part_writer as index_parts
+from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
+from delta_sidecar.index.read import part_scan as scan_parts
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.options import RetryPolicy, StoreSettings
@@ -20,7 +20,7 @@ from delta_sidecar.storage.retrying import RetryingStore
 from delta_sidecar.testing.actions import AddFile, add, column, metadata, protocol, remove
 from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, SlowStore
 from delta_sidecar.testing.table_builder import LogBuilder
-from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
+from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression
 from tests.fuzz.tables import HEAD, QUERIES, Made, check_listings, make_table
 from tests.index.models import small_parts
 

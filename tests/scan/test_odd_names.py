@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import add

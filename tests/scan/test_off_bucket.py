@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import AddFile, add, column
 from delta_sidecar.testing.table_builder import LogBuilder
-from delta_sidecar.values.bucket import GENERATION_EXPRESSION, bucket_expression
+from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression
 from tests.index.models import manifest_at, small_parts
 
 START = datetime(2026, 2, 10, tzinfo=UTC)

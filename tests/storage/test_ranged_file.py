@@ -198,7 +198,7 @@ def test_many_threads() -> None:
 
 
 def test_readers_on_the_request_pool_itself_do_not_wait_for_each_other() -> None:
-    from delta_sidecar.storage.pool import request_pool
+    from delta_sidecar.flow.pool import request_pool
 
     file = opened(stored(latency=0.001), block_size=64 * K, budget=2 * M)
     file.prepare([ByteRange(0, 6 * M)])

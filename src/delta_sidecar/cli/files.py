@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from delta_sidecar.cli.output import printable, write_json_lines, write_table
 from delta_sidecar.errors import UnknownColumnError
-from delta_sidecar.log.files import FILE_SCHEMA
-from delta_sidecar.scan.infos import FileInfo, file_infos
-from delta_sidecar.scan.stream import FileScan
+from delta_sidecar.log.file_schema import FILE_SCHEMA
+from delta_sidecar.scan.file_infos import FileInfo, file_infos
+from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.storage import parse_location, resolve_log_path
 from delta_sidecar.table import DeltaTable
 

@@ -12,11 +12,11 @@ from delta_sidecar.cli.failures import UNEXPECTED
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import DeltaSidecarError, OptionError
-from delta_sidecar.index.builder import BuildOptions, BuildReport
-from delta_sidecar.index.verify import VerifyReport, verify_index
+from delta_sidecar.index.build.build import BuildOptions, BuildReport
+from delta_sidecar.index.verify.verify import VerifyReport, verify_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.pipeline.watch import stopped_by_signals, watch
-from delta_sidecar.scan.plan import counted
+from delta_sidecar.scan.scan_plan import counted
 from delta_sidecar.storage import open_store
 
 

@@ -346,7 +346,7 @@ def build(
     _log_to_stderr(verbose)
     with reported(verbose, stores):
         from delta_sidecar.cli import index
-        from delta_sidecar.index.builder import BuildOptions
+        from delta_sidecar.index.build.build import BuildOptions
 
         options = BuildOptions(sort_column, time_column, full, engine=engine)  # type: ignore[arg-type]
         if watch:

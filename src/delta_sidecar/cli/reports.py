@@ -9,10 +9,10 @@ import msgspec
 
 from delta_sidecar.cli.files import moment
 from delta_sidecar.cli.output import cut, write_facts, write_json, write_json_lines, write_table
-from delta_sidecar.log.schema import StructField
-from delta_sidecar.scan.plan import counted
-from delta_sidecar.scan.stream import FileScan
+from delta_sidecar.scan.file_scan import FileScan
+from delta_sidecar.scan.scan_plan import counted
 from delta_sidecar.table import DeltaTable
+from delta_sidecar.values.types import StructField
 
 
 def explain(

@@ -8,7 +8,7 @@ import pyarrow.types as pat
 from delta_sidecar.data.convert import StoredTypeError, leaf_converter
 from delta_sidecar.data.match import field_match
 from delta_sidecar.errors import UnsupportedTypeError
-from delta_sidecar.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, arrow_type
+from delta_sidecar.values.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, arrow_type
 
 _match = field_match("none")
 

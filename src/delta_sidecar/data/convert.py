@@ -20,7 +20,7 @@ import pyarrow.types as pat
 from delta_sidecar.arrays import booleans, to_numpy_bool
 from delta_sidecar.data.match import FieldMatch
 from delta_sidecar.errors import UnsupportedTypeError
-from delta_sidecar.log.schema import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, arrow_type
+from delta_sidecar.values.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType, arrow_type
 
 Converter: TypeAlias = Callable[[pa.Array], pa.Array]
 

@@ -18,13 +18,13 @@ import pyarrow.fs as pa_fs
 from delta_sidecar.data.alike import reads_alike
 from delta_sidecar.data.filesystem import StoreHandler
 from delta_sidecar.data.request import refuse_unsupported_changes
-from delta_sidecar.data.stream import RowStream
+from delta_sidecar.data.row_stream import RowStream
 from delta_sidecar.errors import UnsupportedTableError
-from delta_sidecar.log.schema import StructType, arrow_type
-from delta_sidecar.scan.expression import Column
+from delta_sidecar.predicates.expression import Column
 from delta_sidecar.storage import Store, parse_location, resolve_log_path
 from delta_sidecar.storage.store import is_local
 from delta_sidecar.values.partition_values import partition_array
+from delta_sidecar.values.types import StructType, arrow_type
 
 RowsOf: TypeAlias = Callable[[Iterator[pa.RecordBatch], Sequence[str] | None], RowStream]
 """The rows of files of a listing, of some columns, by the table's own reader."""

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
-from delta_sidecar.data.sources import is_cut_short
+from delta_sidecar.data.file_bytes import is_cut_short
 from delta_sidecar.data.z85 import z85_decode
 from delta_sidecar.errors import (
     CorruptDataError,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sidecar.data.columns import StoredColumns
+from delta_sidecar.data.file_columns import StoredColumns
 from delta_sidecar.data.request import RowRequest
-from delta_sidecar.scan.prune import may_match
-from delta_sidecar.scan.row_groups import RowGroupBounds
+from delta_sidecar.pruning.may_match import may_match
+from delta_sidecar.pruning.row_group_bounds import RowGroupBounds
 
 
 @dataclass(frozen=True, slots=True)

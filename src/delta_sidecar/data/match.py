@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from delta_sidecar.log.schema import StructField
+from delta_sidecar.values.types import StructField
 
 FieldMatch: TypeAlias = Callable[[Sequence[pa.Field], StructField], int | None]
 """The place of a column among the stored fields of its level; None if the file does not have it."""

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from delta_sidecar.arrays import booleans
-from delta_sidecar.data.columns import Columns, StoredColumns, stored_columns
+from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.deletion_vectors import DeletedRows, Descriptor, read_deleted_rows
-from delta_sidecar.data.files import DataFile
+from delta_sidecar.data.file_bytes import OpenParquet, Sources, open_parquet
+from delta_sidecar.data.file_columns import Columns, StoredColumns, stored_columns
 from delta_sidecar.data.groups import RowSpan, promising_groups, row_spans
-from delta_sidecar.data.metrics import ReadMetrics
+from delta_sidecar.data.read_metrics import ReadMetrics
 from delta_sidecar.data.request import RowRequest
-from delta_sidecar.data.sources import OpenParquet, Sources, open_parquet
-from delta_sidecar.log.schema import StructField
-from delta_sidecar.scan.rows import matching
+from delta_sidecar.predicates.evaluation import matching
+from delta_sidecar.values.types import StructField
 
 _PARALLEL_BYTES = 8 << 20
 """From here the columns of a row group are decoded in parallel; smaller ones are not worth the hand-over."""

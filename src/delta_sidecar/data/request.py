@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from delta_sidecar.data.match import FieldMatch, field_match
 from delta_sidecar.errors import UnsupportedTypeError
-from delta_sidecar.log.schema import StructField, StructType, arrow_field
-from delta_sidecar.scan.expression import And, Expression, columns_of
+from delta_sidecar.predicates.expression import And, Expression, columns_of
 from delta_sidecar.values.type_changes import unsupported_changes
+from delta_sidecar.values.types import StructField, StructType, arrow_field
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine
-from delta_sidecar.log.files import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
 from delta_sidecar.log.lines import BLOCK, decode_lines, whole_lines
 from delta_sidecar.log.mask import Mask
-from delta_sidecar.log.paths import KeyMaker
-from delta_sidecar.storage.pool import begin
+from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 HELD_LIMIT = 4 << 20

@@ -19,9 +19,9 @@ from delta_sidecar.errors import ObjectNotFoundError, StorageError
 from delta_sidecar.log.actions import LastCheckpoint
 from delta_sidecar.log.commits import HELD_LIMIT, CommitBytes
 from delta_sidecar.log.dialect import DELTA
-from delta_sidecar.log.names import commit_name, version_prefix
+from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import Listing, OtherBase
-from delta_sidecar.storage.pool import begin
+from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8

@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.log.file_keys import KeyMaker, has_percent
 from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, Span, in_order, take
 from delta_sidecar.log.key_hash import Hashes, KeyBytes, QuickFilter, hash_keys, names_with, shortest_name
-from delta_sidecar.log.paths import KeyMaker, has_percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

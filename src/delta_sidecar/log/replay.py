@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.log.commits import CommitBatch
+from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.mask import Mask
-from delta_sidecar.log.paths import KeyMaker
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Protocol as Shape
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
 from delta_sidecar.log.actions import Metadata, Protocol
-from delta_sidecar.log.names import Kind, LogName, parse_name
+from delta_sidecar.log.log_names import Kind, LogName, parse_name
 from delta_sidecar.storage.store import ObjectMeta
 
 

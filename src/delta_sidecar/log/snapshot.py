@@ -18,15 +18,15 @@ from delta_sidecar.errors import (
     VersionNotFoundError,
 )
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
-from delta_sidecar.log.checkpoints import Checkpoint, CheckpointState, open_checkpoint
+from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState, open_checkpoint
 from delta_sidecar.log.commits import HELD_BYTES, CommitBytes, is_reconciled
 from delta_sidecar.log.discovery import Companion, Discovery, discover, list_log
+from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.lines import decode_lines
-from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
-from delta_sidecar.log.schema import StructType, parse_schema
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange, Listing, OtherBase, Segment
 from delta_sidecar.storage.store import Store
+from delta_sidecar.values.types import StructType, parse_schema
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.pipeline.parsing import RAW, REASON
 from delta_sidecar.pipeline.records.terms import shortened
 from delta_sidecar.pipeline.sources import ORIGIN, Source, text_frame
-from delta_sidecar.values.bucket import literal, quoted
+from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

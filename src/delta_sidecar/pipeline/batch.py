@@ -27,12 +27,12 @@ from delta_sidecar.pipeline.contract import (
 )
 from delta_sidecar.pipeline.event_time import EVENT_TIME, EventTime, bucket_number, event_time, time_name, with_time
 from delta_sidecar.pipeline.failures import spark_failures
-from delta_sidecar.pipeline.layout import count_buckets
+from delta_sidecar.pipeline.file_layout import count_buckets
 from delta_sidecar.pipeline.parsing import LEFT, PROBLEMS, RAW, REASON
 from delta_sidecar.pipeline.records.csv_records import checked_names
 from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
 from delta_sidecar.pipeline.survey import BAD_TIME, Survey, survey
-from delta_sidecar.values.bucket import Granularity, TimeType, literal, quoted
+from delta_sidecar.values.bucket_columns import Granularity, TimeType, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import InputError, OptionError, TableNotFoundError
-from delta_sidecar.log.schema import StructField
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pipeline.contract import ddl
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import (
+from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
     GRANULARITIES,
     TIME_TYPES,
@@ -30,6 +29,7 @@ from delta_sidecar.values.bucket import (
     literal,
     quoted,
 )
+from delta_sidecar.values.types import StructField
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, SparkError
-from delta_sidecar.index.builder import BuildReport, build_index
-from delta_sidecar.index.building import Build, BuildOptions
-from delta_sidecar.index.columns import whole
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.live import base_files, tail_of
-from delta_sidecar.index.rows import SOURCE_COLUMNS, order_of
-from delta_sidecar.log.checkpoints import Checkpoint, RowGroup
+from delta_sidecar.index.build.build import BuildReport, build_index
+from delta_sidecar.index.build.build_job import Build, BuildOptions
+from delta_sidecar.index.build.live import base_files, tail_of
+from delta_sidecar.index.format.index_columns import whole
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, order_of
+from delta_sidecar.log.checkpoint import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.pipeline.ddl import column_ddl

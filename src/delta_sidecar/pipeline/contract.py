@@ -16,7 +16,7 @@ from delta_sidecar.errors import InputError, UnsupportedTypeError
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled
 from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, Path, Problem
-from delta_sidecar.values.bucket import quoted
+from delta_sidecar.values.bucket_columns import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delta_sidecar.errors import InputError, OptionError, UnknownColumnError
-from delta_sidecar.values.bucket import Granularity, TimeType, day_expression, literal, quoted
+from delta_sidecar.values.bucket_columns import Granularity, TimeType, day_expression, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import uuid4
 
 from delta_sidecar.errors import InputError, OptionError, SparkError, StorageError
-from delta_sidecar.index.discovery import newest_index
+from delta_sidecar.index.read.manifests import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
 from delta_sidecar.pipeline.bad_rows import bad_rows_frame, count_bad_rows, write_bad_rows
@@ -35,22 +35,22 @@ from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_
 from delta_sidecar.pipeline.contract import schema_of, without
 from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, time_name
 from delta_sidecar.pipeline.failures import spark_failures
-from delta_sidecar.pipeline.hadoop import spark_uri
-from delta_sidecar.pipeline.kafka import KafkaSource, is_kafka, kafka_source
-from delta_sidecar.pipeline.kafka_frames import kafka_input, message_columns, read_kafka
-from delta_sidecar.pipeline.layout import (
+from delta_sidecar.pipeline.file_layout import (
     hashable_columns,
     needs_estimate,
     plan_layout,
     sampled_bytes_per_row,
 )
+from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.kafka import KafkaSource, is_kafka, kafka_source
+from delta_sidecar.pipeline.kafka_frames import kafka_input, message_columns, read_kafka
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
 from delta_sidecar.pipeline.sources import Rows, Source, list_files, read_delta, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import TimeType, quoted
+from delta_sidecar.values.bucket_columns import TimeType, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

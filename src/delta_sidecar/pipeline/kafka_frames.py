@@ -19,7 +19,7 @@ from delta_sidecar.pipeline.kafka import LATEST, KafkaSource, Offsets, check_rea
 from delta_sidecar.pipeline.parsing import RAW, REASON
 from delta_sidecar.pipeline.shipping import ship
 from delta_sidecar.pipeline.sources import ORIGIN, Lines, Rows, Source
-from delta_sidecar.values.bucket import literal, quoted
+from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa

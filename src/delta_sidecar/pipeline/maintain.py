@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from delta_sidecar.errors import DeltaSidecarError, OptionError
-from delta_sidecar.index.builder import BuildOptions
-from delta_sidecar.index.discovery import find_base
-from delta_sidecar.index.live import tail_of
+from delta_sidecar.index.build.build import BuildOptions
+from delta_sidecar.index.build.live import tail_of
+from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.log.actions import BareFileLine
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -31,7 +31,7 @@ from delta_sidecar.pipeline.session import shuffle_partitions
 from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import literal, quoted
+from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -456,7 +456,7 @@ class _Run:
         return _Done("done", f"version {report.version}, {report.files:,} files, {report.mode}; {parts}", facts)
 
     def _garbage(self) -> _Done:
-        from delta_sidecar.index.garbage import collect_garbage
+        from delta_sidecar.index.build.garbage import collect_garbage
 
         report = collect_garbage(self.store, dry_run=self.dry_run)
         facts = {"files": report.files, "bytes": report.bytes}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.pipeline.contract import ddl, widens
-from delta_sidecar.values.bucket import literal, quoted
+from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

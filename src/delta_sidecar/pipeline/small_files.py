@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.index.live import tail_of
-from delta_sidecar.log.file_rows import FileColumns
-from delta_sidecar.log.schema import StructField
+from delta_sidecar.index.build.live import tail_of
+from delta_sidecar.log.checkpoint_rows import FileColumns
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.values.bucket import literal, quoted
+from delta_sidecar.values.bucket_columns import literal, quoted
+from delta_sidecar.values.types import StructField
 
 _COLUMNS: Final = FileColumns(("path", "size", "partition_values", "deletion_vector"))
 _BATCH_ROWS: Final = 20_000

@@ -28,7 +28,7 @@ from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled, type_of_text
 from delta_sidecar.storage import open_location, parse_location
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.bucket import TIME_TYPES, literal, quoted
+from delta_sidecar.values.bucket_columns import TIME_TYPES, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from delta_sidecar.pipeline.layout import Counted
+from delta_sidecar.pipeline.file_layout import Counted
 from delta_sidecar.pipeline.parsing import PROBLEMS, REASON, decode_problems
 from delta_sidecar.pipeline.records.terms import Problem
 

@@ -18,18 +18,18 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.index.building import Placement, part_slices
-from delta_sidecar.index.columns import whole
-from delta_sidecar.index.entries import PartEntry
-from delta_sidecar.index.layout import Layout
-from delta_sidecar.index.parts import PART_ROWS
-from delta_sidecar.index.rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
-from delta_sidecar.index.typing import stats_without_needless_text
-from delta_sidecar.log.checkpoints import RowGroup, read_groups
+from delta_sidecar.index.build.build_job import Placement, part_slices
+from delta_sidecar.index.format.index_columns import whole
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import PART_ROWS
+from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
+from delta_sidecar.index.stats.typed_stats import stats_without_needless_text
+from delta_sidecar.log.checkpoint import RowGroup, read_groups
+from delta_sidecar.log.checkpoint_rows import FileColumns
 from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches
-from delta_sidecar.log.file_rows import FileColumns
+from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.key_hash import hash_keys
-from delta_sidecar.log.paths import KeyMaker
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.storage.opening import open_store

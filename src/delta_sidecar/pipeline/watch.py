@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from delta_sidecar.errors import DeltaSidecarError, OptionError, StoreUnavailableError, UnsupportedTableError
-from delta_sidecar.index.builder import BuildOptions, BuildReport
-from delta_sidecar.index.discovery import find_base
-from delta_sidecar.index.manifest import CommitIdentity
+from delta_sidecar.index.build.build import BuildOptions, BuildReport
+from delta_sidecar.index.format.manifest import CommitIdentity
+from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.segment import Listing
 from delta_sidecar.log.snapshot import load_snapshot

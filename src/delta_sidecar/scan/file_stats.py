@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.log.paths import all_plain
-from delta_sidecar.log.schema import PrimitiveType, StructType, arrow_type
+from delta_sidecar.log.file_keys import all_plain
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.scan.bounds import FileBounds, is_prunable, num_records
-from delta_sidecar.scan.expression import Column
-from delta_sidecar.scan.stream import FileScan
+from delta_sidecar.predicates.expression import Column
+from delta_sidecar.pruning.file_bounds import FileBounds, is_prunable, num_records
+from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.uri import Location, has_scheme, parse_location, resolve_log_path
+from delta_sidecar.values.types import PrimitiveType, StructType, arrow_type
 
 
 def stats_columns(schema: StructType, names: Sequence[str] | None) -> list[Column]:

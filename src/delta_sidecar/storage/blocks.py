@@ -6,12 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
 from delta_sidecar.storage.ranges import DEFAULT_GAP, coalesce
 from delta_sidecar.storage.store import ByteRange
 
 DEFAULT_BLOCK = 1 << 20
-DEFAULT_BUDGET = 12 << 20
-"""Bytes in flight and held: 8 to 12 MB fill a link of 30 ms."""
 _SMALLEST_BLOCK = 64 << 10
 _DEEPEST = 4
 
@@ -98,7 +97,7 @@ def planned(
     ranges: Sequence[ByteRange],
     streams: int | None = None,
     block_size: int = DEFAULT_BLOCK,
-    budget: int = DEFAULT_BUDGET,
+    budget: int = READ_AHEAD_BYTES,
     gap: int = DEFAULT_GAP,
 ) -> BlockPlan:
     """Each range is a stream; `streams` of them are read side by side, and two blocks of each fit the budget.

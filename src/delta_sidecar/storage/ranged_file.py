@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 
+from delta_sidecar.flow.pool import side_by_side, submit
+from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
 from delta_sidecar.storage import blocks
 from delta_sidecar.storage.blocks import Block
-from delta_sidecar.storage.parallel import side_by_side
-from delta_sidecar.storage.pool import submit
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
 _MOST_TOUCHED = 256
@@ -63,7 +63,7 @@ class RangedFile(ReadOnlyFile):
         size: int,
         *,
         block_size: int = blocks.DEFAULT_BLOCK,
-        budget: int = blocks.DEFAULT_BUDGET,
+        budget: int = READ_AHEAD_BYTES,
     ) -> None:
         self._store = store
         self._path = path

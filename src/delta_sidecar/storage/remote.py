@@ -15,8 +15,8 @@ import obstore.exceptions
 
 from delta_sidecar.errors import InputError, ObjectChangedError, ObjectNotFoundError, StorageError
 from delta_sidecar.storage.failures import beyond_end, broken_body, translated
-from delta_sidecar.storage.parallel import fetch_ranges
 from delta_sidecar.storage.ranges import DEFAULT_GAP
+from delta_sidecar.storage.requests import fetch_ranges
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
 from delta_sidecar.storage.uri import Location
 

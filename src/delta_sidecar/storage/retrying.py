@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from delta_sidecar.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
 from delta_sidecar.storage.options import StoreSettings
-from delta_sidecar.storage.parallel import fetch_ranges
+from delta_sidecar.storage.requests import fetch_ranges
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from delta_sidecar.errors import StoreUnavailableError
-from delta_sidecar.storage.parallel import fetch_ranges
 from delta_sidecar.storage.ranges import DEFAULT_GAP
+from delta_sidecar.storage.requests import fetch_ranges
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
+from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType
 
 INTEGERS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 """The integer types and their widths in bits."""

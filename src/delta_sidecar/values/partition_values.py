@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptDataError, OptionError
-from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType, StructField, arrow_type
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import INTEGERS, decimals
+from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField, arrow_type
 from delta_sidecar.values.widening import Side, rounded_decimal
 
 _INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)

@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import FLOATS, INTEGERS, comparison_type, decimals, float64s, integers
+from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType
 from delta_sidecar.values.widening import Side, rounded_decimal
 
 Path: TypeAlias = tuple[str, ...]

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from delta_sidecar.log.schema import DataType, PrimitiveType, StructField, StructType
-from delta_sidecar.values.bucket import (
+from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
     GRANULARITIES,
     OurBucket,
@@ -34,6 +33,7 @@ from delta_sidecar.values.calendar import (
     month_length,
 )
 from delta_sidecar.values.comparison import valid
+from delta_sidecar.values.types import DataType, PrimitiveType, StructField, StructType
 
 Form: TypeAlias = Literal["text", "date", "units"]
 Interval: TypeAlias = tuple[int, int]

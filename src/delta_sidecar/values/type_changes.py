@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from delta_sidecar.log.schema import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
+from delta_sidecar.values.types import ArrayType, DataType, DecimalType, MapType, StructField, StructType, parse_type
 
 _WIDER: Final = {
     "byte": ("short", "integer", "long", "double"),

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.log.schema import DataType, DecimalType, PrimitiveType, StructField
 from delta_sidecar.values.comparison import (
     INTEGERS,
     TIMESTAMPS,
@@ -25,6 +24,7 @@ from delta_sidecar.values.comparison import (
     valid,
 )
 from delta_sidecar.values.temporal import MICROS_PER_DAY
+from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.discovery import listed_manifests
-from delta_sidecar.index.garbage import collect_garbage
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.build.garbage import collect_garbage
+from delta_sidecar.index.read.manifests import listed_manifests
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import Store, open_store
 from delta_sidecar.testing import LogBuilder, add, remove
 from tests.index.models import assert_index_is, small_parts

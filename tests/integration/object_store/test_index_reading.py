@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.names import SIDECAR_INDEX, SIDECARS
+from delta_sidecar.index.format.index_names import SIDECAR_INDEX, SIDECARS
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.store import Store

@@ -19,8 +19,8 @@ import msgspec
 import pyarrow as pa
 
 from delta_sidecar.errors import InputError
-from delta_sidecar.index import building
-from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.pipeline import build
 from delta_sidecar.pipeline.ingest import ingest
 from delta_sidecar.pipeline.maintain import maintain

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 from urllib.parse import unquote
 
-from delta_sidecar.index import building
-from delta_sidecar.index.builder import BuildOptions, BuildReport
-from delta_sidecar.index.discovery import find_base
-from delta_sidecar.index.part_reader import read_keys
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.build.build import BuildOptions, BuildReport
+from delta_sidecar.index.read.manifests import find_base
+from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import BuildOptions, build_index
-from delta_sidecar.index.names import SIDECAR_INDEX, SIDECARS
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.index_names import SIDECAR_INDEX, SIDECARS
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from tests.index.models import index_rows_at, small_parts
 from tests.integration.spark.oracle import SparkTable, with_setting

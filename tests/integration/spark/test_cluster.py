@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import build_index
-from delta_sidecar.index.discovery import find_base
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from tests.integration.servers import SparkCluster

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.builder import BuildOptions
-from delta_sidecar.index.building import Engine, Limits
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.build.build import BuildOptions
+from delta_sidecar.index.build.build_job import Engine, Limits
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store
 from tests.index.models import index_rows_at

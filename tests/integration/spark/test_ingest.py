@@ -15,7 +15,7 @@ import pytest
 from delta_sidecar import DeltaTable, InputError, UnknownColumnError
 from delta_sidecar.pipeline.event_time import bucket_number, parsed_text
 from delta_sidecar.pipeline.ingest import IngestSummary, ingest
-from delta_sidecar.values.bucket import GRANULARITIES, TIME_TYPES, TimeType
+from delta_sidecar.values.bucket_columns import GRANULARITIES, TIME_TYPES, TimeType
 from tests.integration.spark.oracle import SparkTable, with_setting
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def test_daylight_saving_changes_nothing(table: SparkTable) -> None:
 @pytest.mark.parametrize("time_type", TIME_TYPES)
 def test_numbers_of_buckets_follow_their_texts(spark: SparkSession, time_type: TimeType) -> None:
     """The layout deals rows by number: two rows have one number exactly if they have one bucket."""
-    from delta_sidecar.values.bucket import bucket_expression
+    from delta_sidecar.values.bucket_columns import bucket_expression
 
     times = f"explode(array({time_type}'1969-12-30 22:58:57.5', {time_type}'2024-02-28 23:59:59')) AS start"
     frame = spark.sql(f"SELECT {times}, n FROM (SELECT explode(sequence(0, 200)) AS n)")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import ConflictError, InputError, SparkError
-from delta_sidecar.index.discovery import find_base
+from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline import ingest as ingesting
 from delta_sidecar.pipeline.conflicts import Kind, RetryPolicy, conflict_of

@@ -8,7 +8,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from delta_sidecar.index.builder import BuildOptions
+from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.pipeline.watch import watch
 from delta_sidecar.storage import open_store

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from delta_sidecar.index.builder import BuildOptions
-from delta_sidecar.index.names import DIRECTORIES
+from delta_sidecar.index.build.build import BuildOptions
+from delta_sidecar.index.format.index_names import DIRECTORIES
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.verify import verify_index
+from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store
 from tests.integration.servers import ROOT

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delta_sidecar import DeltaTable, VersionNotFoundError
-from delta_sidecar.values.bucket import (
+from delta_sidecar.values.bucket_columns import (
     GRANULARITIES,
     TIME_TYPES,
     TimeType,

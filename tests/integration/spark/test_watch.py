@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delta_sidecar.index.builder import BuildOptions, BuildReport
+from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.pipeline.watch import watch
 from delta_sidecar.storage import open_store
 from tests.integration.spark.indexed import as_if_large, check_index, verified

@@ -1,0 +1,101 @@
+"""A data file as the log describes it, out of the rows of a listing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import pyarrow as pa
+
+from delta_sidecar.data.deletion_vectors import Descriptor
+from delta_sidecar.errors import CorruptDataError
+from delta_sidecar.predicates.expression import Column
+from delta_sidecar.values.partition_values import PartitionColumn, partition_column
+from delta_sidecar.values.types import StructField
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One live file of the table."""
+
+    path: str
+    """The log's own text."""
+    size: int
+    partition_values: Mapping[str, pa.Scalar | None]
+    """Typed, by logical name, of the columns that are needed; None where the log's text cannot be read."""
+    deletion_vector: Descriptor | None = None
+    num_records: int | None = None
+    """The rows in the file, deleted ones included, where the log says."""
+
+    @property
+    def live_records(self) -> int | None:
+        """The rows that are not deleted, where the log says."""
+        if self.num_records is None:
+            return None
+        return self.num_records - (self.deletion_vector.cardinality if self.deletion_vector else 0)
+
+    def constants(self) -> dict[str, pa.Scalar]:
+        """The partition values; one that cannot be read is an error."""
+        for name, value in self.partition_values.items():
+            if value is None:
+                raise CorruptDataError(
+                    f"data file {self.path!r}: the value of partition column {name!r} cannot be read as its type; "
+                    "leave the column out of `columns` or mend the file's entry in the log"
+                )
+        return dict(self.partition_values)
+
+
+class DataFileList:
+    """The files of a listing, one by one; closing it closes the listing. `num_records` may be left out of it."""
+
+    def __init__(
+        self, batches: Iterable[pa.RecordBatch], partition_fields: Sequence[StructField], partition_timezone: str
+    ) -> None:
+        self._batches = iter(batches)
+        self._partition = [Column((f,), is_partition=True) for f in partition_fields]
+        self._timezone = partition_timezone
+        self._rows: Iterator[DataFile] = iter(())
+
+    def __iter__(self) -> DataFileList:
+        return self
+
+    def __next__(self) -> DataFile:
+        while (file := next(self._rows, None)) is None:
+            self._rows = self._files_of(next(self._batches))
+        return file
+
+    def close(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+    def _files_of(self, batch: pa.RecordBatch) -> Iterator[DataFile]:
+        rows = zip(
+            batch.column("path").to_pylist(),
+            batch.column("size").to_pylist(),
+            self._partition_values(batch),
+            _optional(batch, "deletion_vector"),
+            _optional(batch, "num_records"),
+            strict=False,
+        )
+        for path, size, values, vector, records in rows:
+            descriptor = None if vector is None else Descriptor.from_row(vector)
+            yield DataFile(path, size or 0, values, descriptor, records)
+
+    def _partition_values(self, batch: pa.RecordBatch) -> Iterator[dict[str, pa.Scalar | None]]:
+        maps = batch.column("partition_values")
+        columns = {str(c): partition_column(maps, c.fields[0], self._timezone) for c in self._partition}
+        for row in range(batch.num_rows):
+            yield {name: _value(column, row) for name, column in columns.items()}
+
+
+def _value(column: PartitionColumn, row: int) -> pa.Scalar | None:
+    return column.values[row] if column.known[row].as_py() else None
+
+
+def _optional(batch: pa.RecordBatch, name: str) -> Iterator[Any]:
+    if name not in batch.schema.names:
+        return repeat(None)
+    return iter(batch.column(name).to_pylist())

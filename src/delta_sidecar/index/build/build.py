@@ -1,0 +1,238 @@
+"""Building an index: whole, or on top of an older one at a cost in proportion to what changed.
+
+All in one process, in bounded memory, but for the whole index of a very large table, which is left to Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from delta_sidecar.errors import CorruptIndexError, CorruptLogError, InputError, LogGapError
+from delta_sidecar.index.build.build_job import Build, Progress
+from delta_sidecar.index.build.build_job import BuildOptions as BuildOptions
+from delta_sidecar.index.build.extend import TooMuchChanged, extended
+from delta_sidecar.index.build.full import build_whole, take_older_base
+from delta_sidecar.index.build.garbage import collect_if_due
+from delta_sidecar.index.build.live import count_files
+from delta_sidecar.index.build.publish import give_hint, leased, publish
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_names import directory_for, manifest_name, new_build_id, single_id
+from delta_sidecar.index.format.manifest import Manifest, layout_of
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.sort_keys import PartOrder, same_values
+from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, find_base
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.storage.store import Store
+from delta_sidecar.values.types import DataType, StructType
+
+Mode: TypeAlias = Literal["current", "full", "incremental"]
+WholeBuild: TypeAlias = Callable[[Build], list[PartEntry]]
+"""Builds every part of a large table: Spark does."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build did."""
+
+    version: int
+    mode: Mode
+    engine: str
+    manifest: str
+    """Path of the manifest, below the table."""
+    files: int
+    parts: int
+    parts_written: int
+    parts_reused: int
+    index_bytes: int
+    seconds: float
+    built_on: int | None = None
+    """The version of the index it was built on."""
+    reason: str = ""
+    """Why this engine built it, where there was a choice."""
+    notes: tuple[str, ...] = ()
+
+
+def build_index(
+    store: Store,
+    version: int | None = None,
+    options: BuildOptions | None = None,
+    whole: WholeBuild | None = None,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Build the index of a version (the newest): on top of an older one where there is one, whole otherwise.
+
+    `whole` builds what is too large for one process. Whatever happens on the way, readers see the index of before or
+    the new one, and what is left behind is garbage.
+    """
+    began = time.monotonic()
+    snapshot = load_snapshot(store, version)
+    build = _begin(snapshot, options or BuildOptions(), progress or (lambda message: None))
+    with leased(store, build.directory, build.id):
+        found, notes = find_base(snapshot)
+        _remember(build, found)
+        if found is not None and _is_current(found, build):
+            give_hint(store, build.directory, build.version)
+            return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
+        made = _parts(build, found, notes, whole)
+        manifest = build.manifest(made.parts)
+        published = publish(build.snapshot, build.directory, manifest, replace=_replaces(found, build))
+    collect_if_due(store, build.directory)
+    return _report(build, published, made.mode, made.engine, began, made.base, notes)
+
+
+def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Build:
+    layout = Layout.of(snapshot.schema, snapshot.partition_columns, options.sort_column, options.time_column)
+    return Build(snapshot, layout, directory_for(snapshot.protocol), new_build_id(), options, progress)
+
+
+def _remember(build: Build, found: FoundManifest | None) -> None:
+    """What was chosen for the index before holds until something else is chosen, where the schema still has it."""
+    if found is None:
+        return
+    then, chosen = found.manifest, build.options
+    sort = _logical(build.snapshot.schema, then.sort.column) if then.sort.column else "modification_time"
+    time_column = _logical(build.snapshot.schema, then.time_column)
+    with suppress(InputError):
+        build.layout = Layout.of(
+            build.snapshot.schema,
+            build.snapshot.partition_columns,
+            chosen.sort_column or sort,
+            chosen.time_column or time_column,
+        )
+
+
+def _logical(schema: StructType, physical: Sequence[str]) -> str | None:
+    """The name of a column by its physical path; None where the schema has it no more."""
+    names: list[str] = []
+    level: DataType = schema
+    for part in physical:
+        field_ = next((f for f in level if f.physical_name == part), None) if isinstance(level, StructType) else None
+        if field_ is None:
+            return None
+        names.append(field_.name)
+        level = field_.type
+    return ".".join(names) or None
+
+
+def _is_current(found: FoundManifest, build: Build) -> bool:
+    same = found.manifest.version == build.version and found.directory == build.directory
+    return same and not build.options.full and _same_layout(found.manifest, build) and _same_commit(found, build)
+
+
+def _same_commit(found: FoundManifest, build: Build) -> bool:
+    """Commit files never change: one with other bytes is of another log, even if the table's id is the same."""
+    then, now = found.manifest.commit, commit_identity(build.snapshot)
+    if then is None or now is None:
+        return True
+    return then.size == now.size and then.crc32 in (None, now.crc32)
+
+
+def _replaces(found: FoundManifest | None, build: Build) -> bool:
+    """Whether the manifest of this very version is to go, because something else was asked for."""
+    return found is not None and found.manifest.version == build.version and found.directory == build.directory
+
+
+def _same_layout(manifest: Manifest, build: Build) -> bool:
+    """The same columns, and of types whose keys are written alike: parts of both stand in one manifest."""
+    try:
+        then, now = layout_of(manifest), build.layout
+        PartOrder.of(manifest.parts, then.sort)
+    except (CorruptIndexError, msgspec.DecodeError, ValueError, TypeError, KeyError):
+        return False
+    if (then.sort.kind, then.sort.path, then.buckets) != (now.sort.kind, now.sort.path, now.buckets):
+        return False
+    if then.time is None or now.time is None:
+        return then.time == now.time and same_values(then.sort.type, now.sort.type)
+    same = then.time.path == now.time.path and same_values(then.time.type, now.time.type)
+    return same and same_values(then.sort.type, now.sort.type)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The parts of an index, and how they were made."""
+
+    parts: list[PartEntry]
+    mode: Mode
+    engine: str
+    base: int | None = None
+
+
+def _parts(build: Build, found: FoundManifest | None, notes: list[str], whole: WholeBuild | None) -> _Made:
+    if found is not None and _can_extend(found, build, notes):
+        try:
+            return _Made(extended(build, found), "incremental", "process", found.manifest.version)
+        except (CorruptIndexError, LogGapError, TooMuchChanged) as error:
+            notes.append(f"built anew: {error}")
+    chosen, limit = build.options.engine, build.options.limits.process_files
+    count = _counted(build, limit, notes) if chosen == "auto" else None
+    if chosen == "process" or (count is not None and count <= limit):
+        parts = build_whole(build, notes)
+        files = sum(part.rows for part in parts)
+        why = "it was asked for" if count is None else f"Spark from {limit:,} on"
+        build.reason = f"{files:,} files: built in one process; {why}"
+        return _Made(parts, "full", "process")
+    why = "it was asked for" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
+    build.reason = f"built on Spark; {why}"
+    build.progress(build.reason)
+    if whole is None:
+        raise InputError(
+            f"the index is to be {build.reason}, and this call has no Spark; use `sidecar build` or "
+            "`delta_sidecar.pipeline.build.build_table`, or the engine `process`"
+        )
+    return _Made(whole(build), "full", "spark")
+
+
+def _counted(build: Build, limit: int, notes: list[str]) -> int:
+    """How many files there are to read, or, where these are no more than the limit, a number that is not, either."""
+    while True:
+        try:
+            return count_files(build.snapshot, limit)
+        except CorruptLogError as error:
+            take_older_base(build, error, notes)
+
+
+def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
+    if build.options.full or found.manifest.version == build.version:
+        return False
+    if found.directory != build.directory:
+        notes.append("built anew: the table's protocol moved its index to another directory")
+        return False
+    if not _same_layout(found.manifest, build):
+        notes.append("built anew: the sort key or the time column, its type or its buckets changed")
+        return False
+    return True
+
+
+def _report(
+    build: Build,
+    manifest: Manifest,
+    mode: Mode,
+    engine: str,
+    began: float,
+    base: int | None,
+    notes: Sequence[str],
+) -> BuildReport:
+    written = [p for p in manifest.parts if f"-{build.id}-" in p.id or p.id == single_id(build.version)]
+    reused = 0 if mode == "full" else len(manifest.parts) - len(written)
+    size = sum(p.core.size + (p.stats.size if p.stats else 0) for p in manifest.parts)
+    return BuildReport(
+        version=manifest.version,
+        mode=mode,
+        engine=engine,
+        manifest=f"{build.directory}/{manifest_name(manifest.version)}",
+        files=manifest.files,
+        parts=len(manifest.parts),
+        parts_written=0 if mode == "current" else len(written),
+        parts_reused=reused,
+        index_bytes=size,
+        seconds=time.monotonic() - began,
+        built_on=base,
+        reason=build.reason,
+        notes=tuple(notes),
+    )

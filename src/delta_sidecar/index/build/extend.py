@@ -1,0 +1,100 @@
+"""An index on top of an older one: the tail is replayed, parts that lost a row are written anew, all others stay."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from delta_sidecar import arrays
+from delta_sidecar.index.build import build_job as building
+from delta_sidecar.index.build.build_job import Build, PartSink
+from delta_sidecar.index.build.full import write_sorted
+from delta_sidecar.index.build.live import Tail, hidden_by, tail_after
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.sort_keys import in_order
+from delta_sidecar.index.read.manifests import FoundManifest
+from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.read.whole_part import completed, read_part
+from delta_sidecar.index.stats.index_rows import conformed, index_rows
+
+
+class TooMuchChanged(Exception):
+    """More than is worth following."""
+
+
+def extended(build: Build, found: FoundManifest) -> list[PartEntry]:
+    """The parts of an older index without what the tail hides, and the tail's own rows."""
+    tail = tail_after(build.snapshot, found.manifest.version)
+    if tail.size > building.TAIL_LIMIT:
+        raise TooMuchChanged(f"{tail.size >> 20} MB of commits since version {found.manifest.version}")
+    if found.manifest.files + tail.size // _ADD_BYTES <= building.SINGLE_ROWS:
+        new = [index_rows(batch, build.layout) for batch in tail.rows()]
+        return write_sorted(build, [*new, *_unhidden_rows(build, found, tail)])
+    return _compacted(build, _parts(build, found, tail))
+
+
+_ADD_BYTES = 100
+"""No `add` is shorter."""
+
+
+def _unhidden_rows(build: Build, found: FoundManifest, tail: Tail) -> Iterator[pa.Table]:
+    """The rows of a small index that the tail does not hide."""
+    for part in found.manifest.parts:
+        flags = hidden_by(tail, read_keys(build.store, found.directory, part))
+        rows = _rows_of(build, found.directory, part)
+        yield rows if flags is None else rows.filter(arrays.booleans(~flags))
+
+
+def _parts(build: Build, found: FoundManifest, tail: Tail) -> list[PartEntry]:
+    added = PartSink(build)
+    for batch in tail.rows():
+        added.add(index_rows(batch, build.layout))
+    new = added.close()
+    build.progress(f"{sum(p.rows for p in new):,} files added since version {found.manifest.version}")
+    kept, loose = _unhidden(build, found, tail)
+    return [*kept, *loose, *new]
+
+
+def _unhidden(build: Build, found: FoundManifest, tail: Tail) -> tuple[list[PartEntry], list[PartEntry]]:
+    """Parts that stay as they are, and those written anew because rows of theirs are hidden."""
+    keys = sorted(tail.keys)
+    kept: list[PartEntry] = []
+    sink = PartSink(build)
+    for part in found.manifest.parts:
+        flags = hidden_by(tail, read_keys(build.store, found.directory, part)) if _may_hold(part, keys) else None
+        if flags is None:
+            kept.append(part)
+            continue
+        rows = _rows_of(build, found.directory, part)
+        sink.add(rows.filter(arrays.booleans(~flags)))
+        if sink.rows >= building.SMALL_ROWS:
+            sink.flush()
+    return kept, sink.close()
+
+
+def _may_hold(part: PartEntry, keys: Sequence[bytes]) -> bool:
+    """Whether any key's path lies between the part's first and last."""
+    if part.path is None:
+        return bool(keys)
+    low, high = (text.encode("utf-8", "surrogatepass") for text in part.path)
+    at = bisect_left(keys, low)
+    # Both are beginnings of paths: what begins as the greatest does may be as great.
+    return at < len(keys) and keys[at][: len(high)] <= high
+
+
+def _rows_of(build: Build, directory: str, part: PartEntry) -> pa.Table:
+    return conformed(completed(read_part(build.store, directory, part, build.layout)), build.layout)
+
+
+def _compacted(build: Build, parts: list[PartEntry]) -> list[PartEntry]:
+    """The parts, many small ones merged with their neighbours."""
+    small = [part for part in parts if part.rows < building.SMALL_ROWS]
+    if len(small) <= building.SMALL_PARTS:
+        return parts
+    build.progress(f"merging {len(small)} small parts")
+    sink = PartSink(build)
+    for part in in_order(small, build.layout.sort):
+        sink.add(_rows_of(build, build.directory, part))
+    return [part for part in parts if part not in small] + sink.close()

@@ -1,0 +1,126 @@
+"""Live rows of a snapshot, or of its newest commits, through the one replay: for builders and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from delta_sidecar.errors import LogGapError
+from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS
+from delta_sidecar.log.commits import CommitBatch, file_batches
+from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.segment import CommitRange
+from delta_sidecar.log.snapshot import Snapshot, newest_first
+
+BATCH_ROWS = 20_000
+
+
+@dataclass(slots=True)
+class Tail:
+    """Commits newer than a base, replayed: feed `rows` to the end, then `replay` masks the base."""
+
+    snapshot: Snapshot
+    commits: tuple[CommitRange, ...]
+    replay: Replay = field(init=False)
+    keys: list[bytes] = field(default_factory=list)
+    """Every key the commits speak of, where they are noted."""
+    notes_keys: bool = True
+
+    def __post_init__(self) -> None:
+        self.replay = Replay(self._maker)
+
+    @property
+    def _maker(self) -> KeyMaker:
+        return KeyMaker(self.snapshot.store.root_uri)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the commits."""
+        return sum(commit.file.size for commit in self.commits)
+
+    def rows(self, names: Sequence[str] = SOURCE_COLUMNS.names) -> Iterator[pa.RecordBatch]:
+        """The live adds of the commits, newest first, with the named columns."""
+        held = self.snapshot.commits
+        maker = self._maker
+        for commit in newest_first(self.commits, held, self.snapshot.parallelism):
+            blocks = held.blocks(commit.file, keep=False)
+            batches = file_batches(blocks, commit.file.path, names, maker)
+            yield from self.replay.commit(self._noted(batches) if self.notes_keys else batches)
+            held.discard(commit.file)
+        self.replay.seal()
+
+    def _noted(self, batches: Iterator[CommitBatch[pa.RecordBatch]]) -> Iterator[CommitBatch[pa.RecordBatch]]:
+        for batch in batches:
+            self.keys += batch.add_keys
+            self.keys += batch.remove_keys.to_pylist()
+            yield batch
+
+
+def tail_of(snapshot: Snapshot) -> Tail:
+    """The commits on top of the snapshot's own base."""
+    return Tail(snapshot, snapshot.segment.commits)
+
+
+def tail_after(snapshot: Snapshot, version: int) -> Tail:
+    """The commits after a version up to the snapshot's; `LogGapError` if one is gone."""
+    listing = snapshot.listing if snapshot.listing.start <= version + 1 else list_log(snapshot.store, version + 1)
+    wanted = range(version + 1, snapshot.version + 1)
+    missing = next((v for v in wanted if v not in listing.commits), None)
+    if missing is not None:
+        raise LogGapError(f"commit {missing} is gone, so nothing can be built on version {version}")
+    return Tail(snapshot, tuple(CommitRange(v, v, listing.commits[v]) for v in wanted))
+
+
+def live_rows(snapshot: Snapshot, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """All live files of the snapshot, as builders read them."""
+    tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
+    yield from tail.rows()
+    base = snapshot.open_base()
+    if base is not None:
+        try:
+            yield from tail.replay.base(base.rows(SOURCE_COLUMNS, batch_rows))
+        finally:
+            base.close()
+
+
+def count_files(snapshot: Snapshot, limit: int) -> int:
+    """How many files a builder has to read: those of the checkpoint, by its footers, and the live ones of the tail.
+
+    The tail is replayed only where it decides whether there are more than `limit`; elsewhere the number is one that
+    they do not exceed, or that of the checkpoint alone.
+    """
+    base = base_files(snapshot)
+    tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
+    most = base + tail.size // _SHORTEST_ADD
+    if base > limit or most <= limit:
+        return base if base > limit else most
+    return base + sum(int(batch.num_rows) for batch in tail.rows(("path",)))
+
+
+def base_files(snapshot: Snapshot) -> int:
+    """How many files the checkpoint has, hidden ones too."""
+    opened = snapshot.open_base()
+    if opened is None:
+        return 0
+    try:
+        return opened.count()
+    finally:
+        opened.close()
+
+
+_SHORTEST_ADD: Final = 50
+"""No `add` has fewer bytes: path, size and time must be there."""
+
+
+def hidden_by(tail: Tail, rows: pa.RecordBatch) -> NDArray[np.bool_] | None:
+    """Which rows of a base the tail hides; None when none is. The tail's rows must have been read to the end."""
+    mask = tail.replay.mask
+    flags = None if not len(mask) else mask.hidden(rows.column("path"), rows.column("deletion_vector"), tail._maker)
+    return None if flags is None or not flags.any() else flags

@@ -1,0 +1,94 @@
+"""Making an index visible: the manifest last, by put-if-absent; then the hint.
+
+A manifest that is there already stays if it is whole and of this table (another builder was faster); otherwise it is
+replaced by compare-and-swap: the index of a table that was dropped and made again, or one that lost a part.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from delta_sidecar.errors import CorruptIndexError, ObjectChangedError, ObjectExistsError, StorageError
+from delta_sidecar.index.format.index_names import HINT, lease_name, manifest_name
+from delta_sidecar.index.format.manifest import Hint, Manifest, encode
+from delta_sidecar.index.read.manifests import check_parts, read_hint, usable_manifest
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.storage.store import Store
+
+_log = logging.getLogger(__name__)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """That a builder is at work."""
+
+    build: str
+    began: int
+    """Milliseconds since 1970."""
+
+
+@contextmanager
+def leased(store: Store, directory: str, build: str) -> Iterator[None]:
+    """Keep garbage collection away from a build while it runs. A builder that dies leaves its lease to age."""
+    path = f"{directory}/{lease_name(build)}"
+    store.put_if_absent(path, msgspec.json.encode(Lease(build, int(time.time() * 1000))))
+    try:
+        yield
+    finally:
+        try:
+            store.delete(path)
+        except StorageError as error:
+            _log.warning("the lease %s was left behind: %s", path, error)
+
+
+def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: bool = False) -> Manifest:
+    """Publish a manifest and give the one that counts: another builder's, if it came first and is as good.
+
+    With `replace` the one that is there is replaced even so.
+    """
+    store, path = snapshot.store, f"{directory}/{manifest_name(manifest.version)}"
+    data = encode(manifest)
+    check_parts(store, directory, manifest)
+    try:
+        store.put_if_absent(path, data)
+    except ObjectExistsError:
+        present = store.head(path)
+        theirs = None if replace else _usable(snapshot, directory, manifest.version)
+        if theirs is not None:
+            return theirs
+        try:
+            store.replace(path, data, present.etag)
+        except ObjectChangedError:
+            return publish(snapshot, directory, manifest)
+    give_hint(store, directory, manifest.version)
+    return manifest
+
+
+def _usable(snapshot: Snapshot, directory: str, version: int) -> Manifest | None:
+    try:
+        return usable_manifest(snapshot, directory, version)
+    except CorruptIndexError as error:
+        _log.info("replacing a manifest: %s", error)
+        return None
+
+
+def give_hint(store: Store, directory: str, version: int) -> None:
+    """Point at this manifest unless the hint points at it already, or at a newer one that is there."""
+    present = read_hint(store, directory)
+    if present == version:
+        return
+    if present is not None and present > version and _exists(store, f"{directory}/{manifest_name(present)}"):
+        return
+    store.replace(f"{directory}/{HINT}", msgspec.json.encode(Hint(version)), None)
+
+
+def _exists(store: Store, path: str) -> bool:
+    try:
+        store.head(path)
+    except StorageError:
+        return False
+    return True

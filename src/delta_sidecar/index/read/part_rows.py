@@ -1,0 +1,216 @@
+"""Parts as rows of a listing, in the form checkpoints give them: replay, pruning and output are one piece of code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import pyarrow as pa
+
+from delta_sidecar import arrays
+from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, descendant, whole
+from delta_sidecar.index.format.index_layout import Layout, Path
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import MAPS, guarded, leaf_arrays, nested, read_checked
+from delta_sidecar.index.format.partition_map import partition_map
+from delta_sidecar.index.format.sort_keys import in_key_type, key_array, key_type
+from delta_sidecar.index.read.part_file import PartFile
+from delta_sidecar.index.stats.index_rows import PARTITION, without_nan
+from delta_sidecar.log.checkpoint_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
+from delta_sidecar.storage.store import Store
+
+_RENAMED: Final = {"deletion_vector": "dv", "stats": STATS_JSON}
+
+
+@dataclass(frozen=True, slots=True)
+class StatsColumns:
+    """Which stats are wanted, by physical path of their columns; all of them where `everything`."""
+
+    paths: tuple[Path, ...]
+    everything: bool = False
+
+    def in_stats(self, layout: Layout) -> list[Path]:
+        """The columns of the stats file: the time column's bounds stand in the core."""
+        if self.everything:
+            return [(kind,) for kind in (*KINDS, STATS_JSON)]
+        time = None if layout.time is None else layout.time.path
+        bounds = [(kind, *path) for path in self.paths for kind in ("min", "max") if path != time]
+        return [*bounds, *(("null_count", *path) for path in self.paths), (STATS_JSON,)]
+
+    def needs_stats(self, layout: Layout) -> bool:
+        """Whether anything but the core must be read: a bound of another column than the time column."""
+        return self.everything or any(layout.time is None or path != layout.time.path for path in self.paths)
+
+
+class PartRows:
+    """Rows of one part as a listing has them."""
+
+    def __init__(self, core: PartFile, part: PartEntry, columns: FileColumns, layout: Layout) -> None:
+        self._core = core
+        self._part = part
+        self._layout = layout
+        self._columns = columns
+        self._has_stats = "stats" in columns.names
+        self._stats = StatsColumns(columns.stats_paths, columns.all_stats)
+        self._positions = core.positions(self._core_paths())
+        self.group_rows = core.group_rows
+        self._offsets = [0, *accumulate(self.group_rows)]
+
+    def _core_paths(self) -> list[Path]:
+        paths: list[Path] = [(_RENAMED.get(name, name),) for name in self._columns.names]
+        if MAPS in self._columns.names and ((MAPS,) not in self._core.leaves or self._columns.typed_partition):
+            paths.append((PARTITION,))
+        if not self._has_stats:
+            return paths
+        paths += [(NUM_RECORDS,), (TIGHT_BOUNDS,)]
+        time = self._layout.time
+        if time is not None and (self._stats.everything or time.path in self._stats.paths):
+            paths += [("time_min",), ("time_max",)]
+        if self._part.stats is None:
+            paths += self._stats.in_stats(self._layout)
+        return paths
+
+    def span(self, group: int) -> slice:
+        """Where the rows of a row group stand among those of the part."""
+        return slice(self._offsets[group], self._offsets[group + 1])
+
+    def path_range(self, group: int) -> tuple[bytes, bytes] | None:
+        """The least and the greatest path of a row group; None where unknown, or where paths have other spellings."""
+        if self._part.path is None:
+            return None
+        chunk = self._core.metadata.row_group(group).column(self._core.leaves["path",][0])
+        statistics = chunk.statistics if chunk.is_stats_set else None
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return bytes(statistics.min_raw), bytes(statistics.max_raw)
+
+    def core(self, group: int) -> pa.RecordBatch:
+        """What is needed of the core, for the rows of a row group."""
+        table = self._core.read([group], self._positions)
+        core = pa.RecordBatch.from_arrays(list(map(whole, table.columns)), schema=table.schema)
+        if core.num_rows != self.group_rows[group]:
+            raise CorruptIndexError(f"{self._part.core_name} has row groups that are not whole; build the index again")
+        if core.column("path").null_count:
+            raise CorruptIndexError(f"{self._part.core_name} has rows without a path; build the index again")
+        return core
+
+    def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
+        """The sort keys of the rows of a row group, as `index.keys` compares them; null where they are unknown. `stats`
+        is the stats file where the key stands there (see `key_in_stats`)."""
+        sort = self._layout.sort
+        if stats is not None:
+            rows = stats.read(range(stats.metadata.num_row_groups), stats.positions([("min", *sort.path)]))
+            rows = rows.slice(self._offsets[group], self.group_rows[group])
+            name = self._part.stats_name
+        else:
+            rows = self._core.read([group], self._core.positions([key_path(self._layout)]))
+            name = self._part.core_name
+        with guarded(name):
+            path = key_path(self._layout)
+            found = whole(rows.column(path[0])) if path[0] in rows.column_names else None
+            leaf = found if found is None or len(path) == 1 else descendant(found, path[1:])
+            kind = key_type(sort)
+            if leaf is None:
+                return key_array([None] * self.group_rows[group], kind)
+            return in_key_type(without_nan(leaf), kind)
+
+    def keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
+        """Path and deletion vector of rows of the core."""
+        vectors = core.column("dv") if "dv" in core.schema.names else None
+        with guarded(self._part.core_name):
+            path = normal(core.column("path"), "path", core.num_rows)
+            return path, normal(vectors, "deletion_vector", core.num_rows)
+
+    def listed(self, core: pa.RecordBatch, stats: pa.Table | None = None) -> pa.RecordBatch:
+        """Rows of the core, and of the stats file where it was read, as a listing has them."""
+        found = dict(zip(core.schema.names, core.columns, strict=True))
+        if stats is not None:
+            found |= {name: whole(stats.column(name)) for name in stats.column_names}
+        with guarded(self._part.core_name):
+            return self._rows(found, core.num_rows)
+
+    def _rows(self, found: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+        names = list(self._columns.names)
+        if MAPS in names and MAPS not in found:
+            found[MAPS] = partition_map(_fields(found.get(PARTITION)), count)
+        columns = [normal(found.get(_RENAMED.get(name, name)), name, count) for name in names]
+        if self._columns.typed_partition and PARTITION in found:
+            typed = _fields(found[PARTITION])
+            if not any(array.null_count for array in typed.values()):
+                names.append(TYPED_PARTITION)
+                columns.append(nested({(name,): array for name, array in typed.items()}))
+        if self._has_stats:
+            names.append(STATS_PARSED)
+            columns.append(parsed_stats(found, self._layout, count))
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def key_path(layout: Layout) -> Path:
+    """Where the sort key stands in the files of a part."""
+    sort, time = layout.sort, layout.time
+    if sort.kind == "modification_time":
+        return ("modification_time",)
+    if sort.kind == "partition":
+        return (PARTITION, *sort.path)
+    return ("time_min",) if time is not None and time.path == sort.path else ("min", *sort.path)
+
+
+def key_in_stats(part: PartEntry, layout: Layout) -> bool:
+    """Whether the sort key stands in a stats file of its own."""
+    return part.stats is not None and key_path(layout)[0] == "min"
+
+
+def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
+    """As `part_keys`, for builders: what the store has to say is not taken for a broken index."""
+    path = f"{directory}/{part.core_name}"
+    return part_keys(PartFile.of(read_checked(store, path, part.core), path))
+
+
+def part_keys(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
+    """`path` and `deletion_vector` of a part's rows, or of those of some row groups: what replay needs."""
+    wanted = range(len(core.group_rows)) if groups is None else groups
+    found = core.read(wanted, core.positions([("path",), ("dv",)]))
+    vectors = whole(found.column("dv")) if "dv" in found.column_names else None
+    columns = [whole(found.column("path")), normal(vectors, "deletion_vector", found.num_rows)]
+    return pa.RecordBatch.from_arrays(columns, names=["path", "deletion_vector"])
+
+
+def _fields(struct: pa.StructArray | None) -> dict[str, pa.Array]:
+    return {} if struct is None else {field.name: struct.field(i) for i, field in enumerate(struct.type)}
+
+
+def parsed_stats(found: Mapping[str, pa.Array], layout: Layout, count: int) -> pa.StructArray:
+    """Columns of core and stats as the one struct that a checkpoint's typed stats are."""
+    leaves: dict[Path, pa.Array] = {}
+    for kind, key in KINDS.items():
+        if kind in found:
+            leaves |= {(key, *path): leaf for path, leaf in leaf_arrays(found[kind], ())}
+    if layout.time is not None:
+        for name, kind in (("time_min", "min"), ("time_max", "max")):
+            if name in found:
+                leaves[KINDS[kind], *layout.time.path] = found[name]
+    for name, key in ((NUM_RECORDS, "numRecords"), (TIGHT_BOUNDS, "tightBounds")):
+        if name in found:
+            leaves[(key,)] = found[name]
+    if not leaves:
+        leaves[("numRecords",)] = arrays.nulls(count, pa.int64())
+    return nested(leaves)
+
+
+def bounds_only(stats: pa.Table, layout: Layout) -> pa.RecordBatch:
+    """Rows of a stats file alone, to be pruned by: what only the core tells is unknown."""
+    found = {name: whole(stats.column(name)) for name in stats.column_names}
+    texts = found.get(STATS_JSON)
+    names = [STATS_PARSED] if texts is None else [STATS_PARSED, "stats"]
+    columns = [parsed_stats(found, layout, stats.num_rows)] + ([] if texts is None else [texts])
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def are_known(stats: pa.Table, paths: Sequence[Path]) -> bool:
+    """Whether both bounds of some columns are known in every row."""
+    trees = [whole(stats.column(kind)) if kind in stats.column_names else None for kind in ("min", "max")]
+    leaves = [None if tree is None else descendant(tree, path) for tree in trees for path in paths]
+    return all(leaf is not None and not leaf.null_count for leaf in leaves)

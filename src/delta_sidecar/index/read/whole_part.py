@@ -1,0 +1,81 @@
+"""All rows of a part at once, for builders and checks: fetched, checked against their checksums, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from delta_sidecar.errors import CorruptIndexError
+from delta_sidecar.index.format.index_columns import (
+    KINDS,
+    column,
+    path_of,
+    whole,
+)
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import (
+    MAPS,
+    RENAMED,
+    guarded,
+    leaf_arrays,
+    read_checked,
+)
+from delta_sidecar.index.format.partition_map import partition_map
+from delta_sidecar.index.stats.index_rows import PARTITION
+from delta_sidecar.log.file_schema import FILE_SCHEMA
+from delta_sidecar.storage.store import Buffer, Store
+
+
+def read_part(store: Store, directory: str, entry: PartEntry, layout: Layout) -> pa.Table:
+    """All rows of a part, checked against their checksums, in the flat form of `index.rows`."""
+    return part_rows(part_files(store, directory, entry), entry, layout)
+
+
+def part_files(store: Store, directory: str, entry: PartEntry) -> dict[str, Buffer]:
+    """The bytes of a part's files by their names, checked."""
+    files = zip(entry.names, (entry.core, entry.stats), strict=False)
+    return {name: read_checked(store, f"{directory}/{name}", file) for name, file in files if file is not None}
+
+
+def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: Layout) -> pa.Table:
+    """The rows of a part that has been fetched."""
+    tables = [_flat(_decoded(data, name), layout) for name, data in files.items()]
+    if any(table.num_rows != entry.rows for table in tables):
+        raise CorruptIndexError(f"part {entry.id} does not hold the {entry.rows} rows its manifest says")
+    return pa.table({name: table.column(name) for table in tables for name in table.column_names})
+
+
+def _decoded(data: Buffer, name: str) -> pa.Table:
+    with guarded(name):
+        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+
+
+def _flat(table: pa.Table, layout: Layout) -> pa.Table:
+    """The flat form of a file's columns."""
+    columns: dict[str, pa.Array] = {}
+    back = {new: old for old, new in RENAMED.items()}
+    for name in table.column_names:
+        array = whole(table.column(name))
+        if name in (*KINDS, PARTITION):
+            columns |= {column(name, path): leaf for path, leaf in leaf_arrays(array, ())}
+        elif name in ("time_min", "time_max") and layout.time is not None:
+            columns[column(name.removeprefix("time_"), layout.time.path)] = array
+        else:
+            columns[back.get(name, name)] = array
+    if "path" in columns and MAPS not in columns:
+        typed = {path_of(name)[1]: array for name, array in columns.items() if path_of(name)[0] == PARTITION}
+        columns[MAPS] = partition_map(typed, table.num_rows)
+    return pa.table(columns)
+
+
+def completed(rows: pa.Table) -> pa.Table:
+    """Rows with every column of an `add`, nulls where a part had left one out."""
+    missing = {
+        field.name: pa.nulls(rows.num_rows, field.type)
+        for field in FILE_SCHEMA
+        if field.name != "stats" and field.name not in rows.column_names
+    }
+    return pa.table({**{name: rows.column(name) for name in rows.column_names}, **missing}) if missing else rows

@@ -1,0 +1,232 @@
+"""The log replayed the slow and simple way, oldest action first: what `verify` holds an index against.
+
+Written apart from `log.replay`, so that a mistake there cannot hide here. Every action becomes a few numbers (the
+digest of its key, its place in the order, digests of its row), and of the actions of a key the last one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, descendant
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.stats.index_rows import ADD_COLUMNS, PARTITION, SOURCE_COLUMNS
+from delta_sidecar.index.stats.native_types import native_typed
+from delta_sidecar.index.verify.digests import Words, key_digests, row_digests, text_digests
+from delta_sidecar.index.verify.plain_stats import StatsReader
+from delta_sidecar.log.checkpoint_rows import STATS_PARSED
+from delta_sidecar.log.commits import CommitBytes, file_batches
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.values.comparison import valid
+from delta_sidecar.values.partition_values import partition_column
+
+Columns: TypeAlias = dict[str, pa.Array]
+Flags: TypeAlias = NDArray[np.uint8]
+
+BATCH_ROWS: Final = 20_000
+LOST, MORE, SILENT = 1, 2, 4
+"""Of a row: its text says more exactly, or in another form, what a column holds; says what no column is for; has no
+stats at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """Some actions of the log: adds with their rows, or removes."""
+
+    order: int
+    keys: list[bytes]
+    adds: pa.RecordBatch | None = None
+
+
+def actions(snapshot: Snapshot) -> Iterator[Actions]:
+    """Every action that makes the snapshot, oldest first; of a commit its removes before its adds."""
+    maker = KeyMaker(snapshot.store.root_uri)
+    base = snapshot.open_base()
+    if base is not None:
+        try:
+            for rows in base.rows(SOURCE_COLUMNS, BATCH_ROWS):
+                yield Actions(0, maker.keys(rows.column("path"), rows.column("deletion_vector")).to_pylist(), rows)
+        finally:
+            base.close()
+    held = CommitBytes(snapshot.store, budget=0)
+    for commit in replace(snapshot.listing, compacted=()).segment(snapshot.version, snapshot.segment.base).commits:
+        for batch in file_batches(held.blocks(commit.file), commit.file.path, SOURCE_COLUMNS.names, maker):
+            yield Actions(2 * commit.last + 2, batch.remove_keys.to_pylist())
+            yield Actions(2 * commit.last + 3, batch.add_keys, batch.adds)
+        held.discard(commit.file)
+
+
+@dataclass(frozen=True, slots=True)
+class LogRows:
+    """Adds in the columns of the index."""
+
+    columns: Columns
+    """Typed stats of the checkpoint where they are known, else those of the text."""
+    texts: Columns
+    """The stats columns by the text alone."""
+    flags: Flags
+
+
+class RowReader:
+    """Turns adds into index columns, value by value."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._stats = StatsReader(layout.leaves)
+        self.core = (*ADD_COLUMNS, *(column(PARTITION, (f.physical_name,)) for f in layout.partition))
+        leaves = [column(kind, leaf.path) for leaf in layout.leaves for kind in KINDS]
+        self.stats = (NUM_RECORDS, TIGHT_BOUNDS, *leaves)
+
+    def read(self, adds: pa.RecordBatch) -> LogRows:
+        columns: Columns = {name: adds.column(name) for name in ADD_COLUMNS}
+        for field_ in self._layout.partition:
+            values = partition_column(adds.column("partition_values"), field_).values
+            columns[column(PARTITION, (field_.physical_name,))] = values
+        said = self._stats.read(adds.column("stats").to_pylist())
+        typed = self._typed(adds.column(STATS_PARSED)) if STATS_PARSED in adds.schema.names else {}
+        stats = said.columns | {
+            name: pc.coalesce(array, said.columns[name]) if name in said.columns else array
+            for name, array in typed.items()
+        }
+        flags = np.zeros(adds.num_rows, np.uint8)
+        for name, rows in said.lost.items():
+            flags[[row for row in rows if name not in typed or not typed[name][row].is_valid]] |= LOST
+        flags[said.otherwise] |= LOST
+        flags[said.more] |= MORE
+        silent = ~valid(adds.column("stats"))
+        for array in stats.values():
+            silent &= ~valid(array)
+        flags[silent] |= SILENT
+        return LogRows(columns | stats | {STATS_JSON: adds.column("stats")}, said.columns, flags)
+
+    def _typed(self, parsed: pa.StructArray) -> Columns:
+        found: dict[str, pa.Array | None] = {}
+        for kind, key in KINDS.items():
+            for leaf in self._layout.leaves:
+                array = descendant(parsed, (key, *leaf.path))
+                if array is not None:
+                    found[column(kind, leaf.path)] = native_typed(array, kind, leaf)
+        records, tight = (descendant(parsed, (name,)) for name in ("numRecords", "tightBounds"))
+        if records is not None and pa.types.is_signed_integer(records.type):
+            counts = records.cast(pa.int64())
+            found[NUM_RECORDS] = pc.if_else(pc.less(counts, 0), pa.nulls(1, pa.int64())[0], counts)
+        if tight is not None and pa.types.is_boolean(tight.type):
+            found[TIGHT_BOUNDS] = tight
+        return {name: array for name, array in found.items() if array is not None}
+
+
+@dataclass(slots=True)
+class Digested:
+    """Rows as numbers, one array a property."""
+
+    keys: Words
+    core: Words
+    stats: Words
+    texts: Words
+    flags: Flags
+    said: Words
+    """The digest of the stats by the text alone; in an index the same as `stats`."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: NDArray[Any]) -> Digested:
+        return Digested(
+            self.keys[rows], self.core[rows], self.stats[rows], self.texts[rows], self.flags[rows], self.said[rows]
+        )
+
+
+@dataclass(slots=True)
+class DigestList:
+    """Digests that are being collected."""
+
+    parts: list[Digested] = field(default_factory=list)
+
+    def add(
+        self,
+        keys: list[bytes],
+        columns: Columns,
+        reader: RowReader,
+        flags: Flags | None = None,
+        said: Columns | None = None,
+    ) -> None:
+        count = len(keys)
+        stats = row_digests(columns, reader.stats, count)
+        texts = text_digests(columns[STATS_JSON]) if STATS_JSON in columns else np.zeros(count, np.uint64)
+        self.parts.append(
+            Digested(
+                keys=key_digests(keys),
+                core=row_digests(columns, reader.core, count),
+                stats=stats,
+                texts=texts,
+                flags=np.zeros(count, np.uint8) if flags is None else flags,
+                said=stats if said is None else row_digests(said, reader.stats, count),
+            )
+        )
+
+    def add_keys(self, keys: list[bytes]) -> None:
+        """Removes: keys without rows."""
+        none = np.zeros(len(keys), np.uint64)
+        self.parts.append(Digested(key_digests(keys), none, none, none, np.zeros(len(keys), np.uint8), none))
+
+    def close(self) -> Digested:
+        def joined(name: str, empty: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([getattr(part, name) for part in self.parts] or [empty])
+
+        words, none = np.empty((0, 2), np.uint64), np.empty(0, np.uint64)
+        return Digested(
+            joined("keys", words),
+            joined("core", none),
+            joined("stats", none),
+            joined("texts", none),
+            joined("flags", np.empty(0, np.uint8)),
+            joined("said", none),
+        )
+
+
+def live_digests(snapshot: Snapshot, reader: RowReader) -> Digested:
+    """The live files of a snapshot, by the last action of each key."""
+    found, orders, adds = DigestList(), [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    for some in actions(snapshot):
+        if not some.keys:
+            continue
+        if some.adds is None:
+            found.add_keys(some.keys)
+        else:
+            rows = reader.read(some.adds)
+            found.add(some.keys, rows.columns, reader, rows.flags, rows.texts)
+        orders.append(np.full(len(some.keys), some.order, np.int64))
+        adds.append(np.full(len(some.keys), some.adds is not None, np.bool_))
+    rows_, order, is_add = found.close(), np.concatenate(orders), np.concatenate(adds)
+    ranked = np.lexsort((order, rows_.keys[:, 0], rows_.keys[:, 1]))
+    keys = rows_.keys[ranked]
+    last = np.ones(len(keys), np.bool_)
+    last[:-1] = (keys[1:] != keys[:-1]).any(axis=1)
+    final = ranked[last]
+    return rows_.take(final[is_add[final]])
+
+
+def live_rows_of(snapshot: Snapshot, reader: RowReader, wanted: set[bytes]) -> dict[bytes, tuple[LogRows, int]]:
+    """The live rows of some keys, by the digest of each key."""
+    found: dict[bytes, tuple[LogRows, int]] = {}
+    for some in actions(snapshot):
+        hits = [(row, key) for row, key in enumerate(map(_digest, some.keys)) if key in wanted]
+        if some.adds is None:
+            for _, key in hits:
+                found.pop(key, None)
+        elif hits:
+            rows = reader.read(some.adds.take(pa.array([row for row, _ in hits])))
+            found |= {key: (rows, place) for place, (_, key) in enumerate(hits)}
+    return found
+
+
+def _digest(key: bytes) -> bytes:
+    return key_digests([key]).tobytes()

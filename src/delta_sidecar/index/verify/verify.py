@@ -1,0 +1,382 @@
+"""Verify an index: every byte, every count, and every file and bound against a dumb replay of the log.
+
+Both sides become digests (a few dozen bytes a file), so that ten million files need no object each. Files whose digests
+differ are read once more, to say what is off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from delta_sidecar.errors import (
+    CorruptIndexError,
+    CorruptLogError,
+    CorruptTableError,
+    ObjectNotFoundError,
+    VersionNotFoundError,
+)
+from delta_sidecar.index.build.build_job import schema_hash
+from delta_sidecar.index.format.index_columns import STATS_JSON, path_of, whole
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_names import manifest_name
+from delta_sidecar.index.format.manifest import Manifest, layout_of, totals
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.sort_keys import PartOrder
+from delta_sidecar.index.read.manifests import commit_crc32, commit_meta, listed_manifests, read_hint, read_manifest
+from delta_sidecar.index.read.whole_part import completed, part_files, part_rows, read_part
+from delta_sidecar.index.stats.index_rows import conformed, off_bucket
+from delta_sidecar.index.verify.digests import key_digests
+from delta_sidecar.index.verify.part_check import check_embedded, check_entry, check_files
+from delta_sidecar.index.verify.plain_replay import (
+    LOST,
+    MORE,
+    SILENT,
+    Digested,
+    DigestList,
+    LogRows,
+    RowReader,
+    live_digests,
+    live_rows_of,
+)
+from delta_sidecar.log.actions import Metadata, Protocol
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot
+from delta_sidecar.storage.store import Store
+
+NAMED: Final = 20
+"""Problems of files that are told one by one."""
+_AT_ONCE: Final = 10_000
+"""Files that are looked at again together."""
+_EXTRA_KEY: Final = "extra\0"
+_EXTRA: Final = 8
+"""Of an index row: it has stats of a column that the table does not have any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was looked at, and what is off."""
+
+    version: int | None
+    """Of the index; None where there is none."""
+    files: int
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    """What is not as it could be, and does no harm."""
+    manifest: str | None = None
+    """Path of the manifest, below the table."""
+    parts: int = 0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def verify_index(store: Store, version: int | None = None) -> VerifyReport:
+    """Check the index of a version, or the newest one of the table."""
+    head = load_snapshot(store, version)
+    found = [entry for entry in listed_manifests(store) if version is None or entry[0] == version]
+    if not found:
+        what = "no index" if version is None else f"no index of version {version}"
+        return VerifyReport(version, 0, (f"{what}; build it with `sidecar build`",))
+    notes = [
+        f"{directory}/{manifest_name(newer)} is of a table that was here before: it is beyond the newest version, "
+        f"{head.version}, and is not read"
+        for newer, directory, _ in found
+        if newer > head.version
+    ]
+    newest, directory, _ = found[min(len(notes), len(found) - 1)]
+    path = f"{directory}/{manifest_name(newest)}"
+    if newest > head.version:
+        stale = f"{path} is stale: the table's newest version is {head.version}; build the index again"
+        return VerifyReport(newest, 0, (stale,), (), path)
+    try:
+        manifest = read_manifest(store, directory, newest)
+        snapshot = head if newest == head.version else _at(store, newest, path)
+        check = _Check(snapshot, directory, manifest, layout_of(manifest), latest=version is None)
+    except CorruptIndexError as error:
+        return VerifyReport(newest, 0, (str(error),), (), path)
+    check.notes += notes
+    check.run()
+    return VerifyReport(newest, manifest.files, tuple(check.problems), tuple(check.notes), path, len(manifest.parts))
+
+
+def _at(store: Store, version: int, path: str) -> Snapshot:
+    try:
+        return load_snapshot(store, version)
+    except (CorruptTableError, VersionNotFoundError, ObjectNotFoundError) as error:
+        raise CorruptIndexError(f"{path} is stale: its version cannot be rebuilt any more ({error})") from None
+
+
+@dataclass(slots=True)
+class _Check:
+    snapshot: Snapshot
+    directory: str
+    manifest: Manifest
+    layout: Layout
+    latest: bool
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def store(self) -> Store:
+        return self.snapshot.store
+
+    @property
+    def name(self) -> str:
+        return manifest_name(self.manifest.version)
+
+    def run(self) -> None:
+        self._bound()
+        if self.problems:
+            return
+        self.problems += self._state()
+        self.problems += self._sums()
+        if self.latest:
+            self._hint()
+        reader = RowReader(self.layout)
+        rows = self._parts(reader)
+        if rows is not None:
+            self.problems += _Comparison(self, reader, rows).differences()
+
+    def _bound(self) -> None:
+        """To the very commit file, or at least to the table's id."""
+        if self.manifest.table_id != self.snapshot.metadata.id:
+            self.problems.append(
+                f"{self.name} is stale: it is of table {self.manifest.table_id}, and this one is "
+                f"{self.snapshot.metadata.id}; build the index again"
+            )
+            return
+        meta = commit_meta(self.snapshot.store, self.snapshot.listing, self.manifest.version)
+        built_at = self.manifest.commit
+        if meta is None:
+            self.notes.append(f"{self.name} is bound by the table's id alone: its commit file is gone")
+        elif built_at is None:
+            self.problems.append(
+                f"{self.name} says that commit {self.manifest.version} was gone when the index was built, and it is "
+                "there; build the index again"
+            )
+        elif meta.size != built_at.size:
+            self.problems.append(
+                f"{self.name} is stale: commit {self.manifest.version} has {meta.size} bytes, and had {built_at.size} "
+                "when the index was built; build it again"
+            )
+        elif not built_at.is_of(meta) and built_at.crc32 not in (None, commit_crc32(self.store, meta)):
+            self.problems.append(
+                f"{self.name} is stale: commit {self.manifest.version} has other bytes than when the index was built; "
+                "build it again"
+            )
+        elif not built_at.is_of(meta):
+            self.notes.append(f"{self.name} is bound by the table's id alone: its commit file was copied or touched")
+
+    def _state(self) -> Iterator[str]:
+        told, known = self.manifest, self.snapshot
+        if _protocol(told.protocol) != _protocol(known.protocol):
+            yield f"{self.name} has another protocol than version {told.version} of the table"
+        if _metadata(told.metadata) != _metadata(known.metadata):
+            yield f"{self.name} has other metadata than version {told.version} of the table"
+        if told.schema_hash != schema_hash(told.metadata.schemaString):
+            yield f"{self.name} has a schema hash that is not its schema's"
+
+    def _sums(self) -> Iterator[str]:
+        told = self.manifest
+        if (told.files, told.bytes, told.records) != totals(told.parts):
+            yield f"{self.name}: its totals are not those of its parts"
+        names = [part.id for part in told.parts]
+        yield from (f"{self.name} names part {name} twice" for name in sorted({n for n in names if names.count(n) > 1}))
+        try:
+            highs = PartOrder.of(told.parts, self.layout.sort).highs
+        except CorruptIndexError as error:
+            yield f"{self.name}: {error}"
+            return
+        if any(left is None or left < right for left, right in pairwise(highs) if right is not None):
+            yield f"{self.name}: its parts are not in the order of their keys"
+
+    def _hint(self) -> None:
+        hint = read_hint(self.store, self.directory)
+        if hint != self.manifest.version:
+            state = "there is none" if hint is None else f"it names {hint}"
+            self.notes.append(f"the hint {self.directory}/_last_index does not name this index ({state})")
+
+    def _parts(self, reader: RowReader) -> Digested | None:
+        """The digests of all rows; None where a part cannot be read."""
+        found = DigestList()
+        broken = False
+        for part in self.manifest.parts:
+            try:
+                files = part_files(self.store, self.directory, part)
+                check_files(files, part)
+                rows = completed(part_rows(files, part, self.layout))
+                self.problems += check_entry(rows, part, self.layout)
+                self._note_off_bucket(rows, part)
+                if part.stats is None:
+                    self.problems += check_embedded(files, part, self.manifest)
+            except CorruptIndexError as error:
+                self.problems.append(str(error))
+                broken = True
+                continue
+            columns, extra = self.columns(rows)
+            found.add(self.keys(columns), columns, reader, extra)
+        return None if broken else found.close()
+
+    def _note_off_bucket(self, rows: pa.Table, part: PartEntry) -> None:
+        """The table's own fault, not the index's: readers go by the files' bounds there."""
+        off = np.flatnonzero(off_bucket(rows, self.layout))
+        if len(off):
+            path = rows.column("path")[int(off[0])].as_py()
+            self.notes.append(
+                f"part {part.id}: the time bounds of {len(off):,} files contradict their bucket ({path}, for one); "
+                "no range of time is derived from it there; look who wrote them"
+            )
+
+    def rows(self, part: PartEntry) -> pa.Table:
+        return completed(read_part(self.store, self.directory, part, self.layout))
+
+    def columns(self, rows: pa.Table) -> tuple[dict[str, pa.Array], NDArray[np.uint8]]:
+        """The columns in the types that the table has now, and which rows have stats of columns it had before."""
+        now = conformed(rows, self.layout)
+        extra = np.zeros(rows.num_rows, np.bool_)
+        leaves = {leaf.path: leaf for leaf in self.layout.leaves}
+        for index, name in enumerate(rows.column_names):
+            kind, *path = path_of(name)
+            if path and kind != "partition":
+                leaf = leaves.get(tuple(path))
+                if leaf is None or rows.schema.field(index).type != now.schema.field(index).type:
+                    extra |= np.asarray(whole(rows.column(index)).is_valid())
+        return {name: whole(now.column(name)) for name in now.column_names}, extra.astype(np.uint8) * _EXTRA
+
+    def keys(self, columns: dict[str, pa.Array]) -> list[bytes]:
+        maker = KeyMaker(self.store.root_uri)
+        found: list[bytes] = maker.keys(columns["path"], columns["deletion_vector"]).to_pylist()
+        return found
+
+
+def _protocol(protocol: Protocol) -> tuple[Any, ...]:
+    features = (set(protocol.readerFeatures or ()), set(protocol.writerFeatures or ()))
+    return protocol.minReaderVersion, protocol.minWriterVersion, *features
+
+
+def _metadata(metadata: Metadata) -> tuple[Any, ...]:
+    """What counts of the metadata, the same from a commit and from a checkpoint."""
+    return metadata.id, metadata.schemaString or "", list(metadata.partitionColumns), metadata.properties
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """Index rows against the log's."""
+
+    check: _Check
+    reader: RowReader
+    index: Digested
+
+    def differences(self) -> list[str]:
+        """What differs, the first of it told file by file."""
+        log = self._log()
+        suspects = _suspects(log, self.index)
+        told: list[str] = []
+        for at in range(0, len(suspects), _AT_ONCE):
+            told += self._look(suspects[at : at + _AT_ONCE])
+            if len(told) > NAMED:
+                rest = len(told) - NAMED + max(0, len(suspects) - at - _AT_ONCE)
+                return [*told[:NAMED], f"and {rest:,} more files may differ"]
+        return told
+
+    def _log(self) -> Digested:
+        """The log's rows. A broken checkpoint means the next base, as for every reader."""
+        while True:
+            try:
+                return live_digests(self.check.snapshot, self.reader)
+            except CorruptLogError as error:
+                if self.check.snapshot.segment.base is None:
+                    raise
+                self.check.notes.append(f"{self.check.snapshot.segment.base} was not used: {error}")
+                self.check.snapshot, _ = self.check.snapshot.on_older_base()
+
+    def _look(self, keys: Sequence[bytes]) -> list[str]:
+        wanted = set(keys)
+        logged = live_rows_of(self.check.snapshot, self.reader, wanted)
+        indexed = self._indexed(wanted)
+        told: list[str] = []
+        for key in keys:
+            ours = indexed.get(key, [])
+            if key not in logged:
+                told += [f"{_name(ours[0])} is in the index and not live" if ours else "a file is not live"]
+            elif len(ours) != 1:
+                rows, row = logged[key]
+                path = rows.columns["path"][row].as_py()
+                told.append(f"{path} is {'missing from the index' if not ours else f'in the index {len(ours)} times'}")
+            else:
+                told += _differences(logged[key], ours[0], self.reader)
+        return told
+
+    def _indexed(self, wanted: set[bytes]) -> dict[bytes, list[dict[str, Any]]]:
+        found: dict[bytes, list[dict[str, Any]]] = {}
+        for part in self.check.manifest.parts:
+            columns, extra = self.check.columns(self.check.rows(part))
+            digests = key_digests(self.check.keys(columns))
+            for row, key in enumerate(map(bytes, digests)):
+                if key in wanted:
+                    values = {name: _plain(array, row) for name, array in columns.items()}
+                    found.setdefault(key, []).append(values | {_EXTRA_KEY: bool(extra[row])})
+        return found
+
+
+def _suspects(log: Digested, index: Digested) -> list[bytes]:
+    """Keys that are not on both sides once, or whose rows are not the same."""
+    keys = np.concatenate([log.keys, index.keys])
+    order = np.lexsort((np.arange(len(keys)), keys[:, 0], keys[:, 1]))
+    ordered = keys[order]
+    begins = np.ones(len(keys), np.bool_)
+    begins[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    starts = np.flatnonzero(begins)
+    first, second = order[starts], order[np.minimum(starts + 1, len(keys) - 1)]
+    paired = (np.diff(np.append(starts, len(keys))) == 2) & (first < len(log)) & (second >= len(log))
+    fine = _agree(log.take(first[paired]), index.take(second[paired] - len(log)))
+    odd = np.concatenate([starts[~paired], starts[paired][~fine]])
+    return [key.tobytes() for key in ordered[odd]]
+
+
+def _agree(log: Digested, index: Digested) -> NDArray[np.bool_]:
+    """Whether rows say the same: by typed stats or by the text, which the index keeps where it must."""
+    must_keep = (log.flags & LOST != 0) | ((log.flags & MORE != 0) & (index.flags & _EXTRA == 0))
+    text = (index.texts == log.texts) | ((index.texts == 0) & ~must_keep)
+    stats = ((index.stats == log.stats) | (index.stats == log.said)) & text
+    same: NDArray[np.bool_] = (index.core == log.core) & (stats | (log.flags & SILENT != 0))
+    return same
+
+
+def _name(row: dict[str, Any]) -> str:
+    return str(row["path"])
+
+
+def _plain(array: pa.Array | None, row: int) -> Any:
+    """A value that compares: maps as dictionaries, times as the numbers they are stored as, nothing as None."""
+    value = None if array is None else array[row]
+    if value is None or not value.is_valid:
+        return None
+    if pa.types.is_temporal(value.type):
+        return value.cast(pa.int32() if pa.types.is_date(value.type) else pa.int64()).as_py()
+    return (dict(value.as_py()) or None) if pa.types.is_map(value.type) else value.as_py()
+
+
+def _differences(logged: tuple[LogRows, int], ours: dict[str, Any], reader: RowReader) -> list[str]:
+    """What differs of one file. A checkpoint may have dropped stats that the index still knows."""
+    rows, row = logged
+    text, kept, flags = _plain(rows.columns[STATS_JSON], row), ours.get(STATS_JSON), int(rows.flags[row])
+    told: list[str] = []
+    for name in (*reader.core, *reader.stats):
+        said = {"": _plain(rows.columns.get(name), row), "text": _plain(rows.texts.get(name), row)}
+        dropped = text is None and said[""] is None and name in reader.stats
+        if not dropped and ours.get(name) not in (said[""], said["text"] if said["text"] is not None else said[""]):
+            told.append(f"{_name(ours)}: {'.'.join(path_of(name))} is {ours.get(name)!r}, the log says {said['']!r}")
+    if text is not None and kept is not None and kept != text:
+        told.append(f"{_name(ours)}: its stats_json is not the text of the log")
+    if kept is None and (flags & LOST or (flags & MORE and not ours[_EXTRA_KEY])):
+        told.append(f"{_name(ours)}: its stats say more than the index holds, and their text was not kept")
+    return told

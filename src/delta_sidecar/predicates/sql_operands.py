@@ -1,0 +1,206 @@
+"""The sides of a comparison in a predicate's text: names, literals, casts of literals.
+
+operand := (+ | -)* primary (:: type)*
+primary := name (. name)* | string | number | X'…' | 0x… | NULL | TRUE | FALSE
+         | CAST(operand AS type) | type string | ( operand )
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from delta_sidecar.errors import PredicateError
+from delta_sidecar.predicates.casts import cast
+from delta_sidecar.predicates.condition import Name, Operand
+from delta_sidecar.predicates.literals import Boolean, Bytes, Float, Literal, Null, Number, Text, parse_number
+from delta_sidecar.predicates.sql_tokens import RESERVED, Cursor, Token, misplaced
+
+_SPELLINGS = {
+    "BOOLEAN": "BOOL",
+    "TINYINT": "BYTE INT1",
+    "SMALLINT": "SHORT INT2 INT16",
+    "INT": "INTEGER INT4 INT32",
+    "BIGINT": "LONG INT64",
+    "DECIMAL": "DEC NUMERIC NUMBER FIXED",
+    "FLOAT": "REAL FLOAT4",
+    "DOUBLE": "FLOAT8",
+    "TEXT": "STRING STR CLOB LONGVARCHAR",
+    "VARCHAR": "VARCHAR2",
+    "CHAR": "CHARACTER",
+    "BINARY": "",
+    "VARBINARY": "BLOB BYTEA",
+    "DATE": "",
+    "TIMESTAMP": "",
+    "TIMESTAMPTZ": "",
+    "TIMESTAMPLTZ": "TIMESTAMP_LTZ",
+    "TIMESTAMPNTZ": "TIMESTAMP_NTZ",
+    "DATETIME": "",
+}
+
+TYPES = {
+    "DOUBLE PRECISION": "DOUBLE",
+    "CHAR VARYING": "VARCHAR",
+    "CHARACTER VARYING": "VARCHAR",
+    "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ",
+    "TIMESTAMP WITH LOCAL TIME ZONE": "TIMESTAMPLTZ",
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
+} | {spelling: name for name, spellings in _SPELLINGS.items() for spelling in (name, *spellings.split())}
+"""Every spelling, in capitals and single spaces. INT8 is missing: one byte to some, eight to others."""
+
+MOST_WORDS = max(len(name.split()) for name in TYPES)
+
+_CONSTANTS: dict[str, Literal] = {"NULL": Null(), "TRUE": Boolean(True), "FALSE": Boolean(False)}
+
+
+_HEXADECIMAL = re.compile(r"[0-9a-fA-F]*")
+
+
+_SIZE = re.compile(r"[0-9]{1,9}")
+
+
+_LARGEST_PRECISION = 38
+
+
+class OperandParser(Cursor):
+    """Parses columns and literals."""
+
+    __slots__ = ()
+
+    def _operand(self) -> Operand:
+        signs: list[Token] = []
+        while self._next.is_sign("-", "+"):
+            signs.append(self._take())
+        operand = self._casts(self._primary())
+        for sign in reversed(signs):
+            operand = self._negative(operand, sign) if sign.value == "-" else operand
+        return operand
+
+    def _negative(self, operand: Operand, sign: Token) -> Literal:
+        match operand:
+            case Number(value, text):
+                return Number(value.copy_negate(), text[1:] if text.startswith("-") else f"-{text}")
+            case Float(value):
+                return Float(-value)
+            case Null():
+                return operand
+        raise misplaced(self._text, sign.start, "'-' is not supported before anything but a number")
+
+    def _primary(self) -> Operand:
+        match self._next.kind:
+            case "word":
+                return self._worded()
+            case "name":
+                return self._name()
+            case "string":
+                return Text(self._take().value)
+            case "number":
+                return _number(self._take().value)
+            case "bytes":
+                return self._bytes()
+        if self._next.is_sign("("):
+            return self._parenthesised(self._operand)
+        raise self._no_operand()
+
+    def _worded(self) -> Operand:
+        word = self._next.value
+        if word in _CONSTANTS:
+            self._take()
+            return _CONSTANTS[word]
+        if word in RESERVED:
+            raise self._no_operand()
+        if word == "CAST" and self._after.is_sign("("):
+            self._take()
+            return self._parenthesised(self._cast)
+        return self._typed() or self._name()
+
+    def _name(self) -> Name:
+        first = self._next
+        parts = [self._part()]
+        while self._if_sign("."):
+            parts.append(self._part())
+        if self._next.is_sign("("):
+            raise self._function(first)
+        return Name(tuple(parts))
+
+    def _part(self) -> str:
+        if self._next.kind not in ("word", "name"):
+            raise self._missing("a name")
+        token = self._take()
+        return token.value if token.kind == "name" else self._text[token.start : token.end]
+
+    def _bytes(self) -> Bytes:
+        digits = self._next.value
+        if not _HEXADECIMAL.fullmatch(digits):
+            raise self._wrong(f"{self._shown(self._next)} is not hexadecimal")
+        self._take()
+        return Bytes(bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
+
+    def _cast(self) -> Literal:
+        operand = self._operand()
+        if not self._if_word("AS"):
+            raise self._missing("AS and a type")
+        return self._converted(operand)
+
+    def _casts(self, operand: Operand) -> Operand:
+        while self._if_sign("::"):
+            operand = self._converted(operand)
+        return operand
+
+    def _converted(self, operand: Operand) -> Literal:
+        if isinstance(operand, Name):
+            raise self._wrong("the cast of a column is not supported")
+        target = self._type()
+        if target is None:
+            raise self._missing("a type of literals")
+        return cast(operand, *target)
+
+    def _typed(self) -> Literal | None:
+        """`DATE '…'` and the like; None, and nothing taken, where there is no type before a string."""
+        start = self._index
+        target = self._type()
+        if target is not None and self._next.kind == "string":
+            return cast(Text(self._take().value), *target)
+        self._index = start
+        return None
+
+    def _type(self) -> tuple[str, Sequence[int]] | None:
+        """The type that is next, and its sizes; None, and nothing taken, if there is none."""
+        words: list[str] = []
+        for token in self._tokens[self._index : self._index + MOST_WORDS]:
+            if token.kind != "word":
+                break
+            words.append(token.value)
+        for count in range(len(words), 0, -1):
+            if target := TYPES.get(" ".join(words[:count])):
+                self._index += count
+                return target, self._sizes(target)
+        return None
+
+    def _sizes(self, target: str) -> list[int]:
+        """The numbers in parentheses after a type; none, and nothing taken, if there is something else."""
+        start = self._index
+        sizes: list[int] = []
+        separator = "("
+        while self._if_sign(separator) and _SIZE.fullmatch(self._next.value):
+            sizes.append(int(self._take().value))
+            separator = ","
+        if not sizes or not self._if_sign(")"):
+            self._index = start
+            return []
+        if target == "DECIMAL" and not _is_decimal(*sizes):
+            raise self._wrong(
+                f"DECIMAL({', '.join(map(str, sizes))}) is no type: up to 38 digits, and of these a scale"
+            )
+        return sizes
+
+
+def _is_decimal(precision: int, scale: int = 0, *more: int) -> bool:
+    return not more and scale <= precision <= _LARGEST_PRECISION and precision > 0
+
+
+def _number(text: str) -> Number:
+    value = parse_number(text)
+    if isinstance(value, float):
+        raise PredicateError(f"{text!r} is not a number; write infinities and NaN as CAST('NaN' AS DOUBLE)")
+    return Number(value, f"0{text}" if text.startswith(".") else text)

@@ -1,0 +1,59 @@
+"""The columns of a listing: which are asked for, what must be read to give them, and how rows become them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from delta_sidecar.errors import UnknownColumnError
+from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
+from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
+from delta_sidecar.pruning.file_bounds import num_records
+from delta_sidecar.pruning.file_pruner import FilePruner
+from delta_sidecar.values.stats_text import stats_text
+
+
+def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """The columns of a listing, as asked for; `UnknownColumnError` for one that no listing has."""
+    if columns is None:
+        return DEFAULT_COLUMNS
+    unknown = [name for name in columns if name not in FILE_SCHEMA.names]
+    if unknown:
+        raise UnknownColumnError(f"a listing has no column {unknown[0]!r}; it has {', '.join(FILE_SCHEMA.names)}")
+    return tuple(dict.fromkeys(columns))
+
+
+def source_columns(output: Sequence[str], pruner: FilePruner, stats_are_settled: bool = False) -> FileColumns:
+    """What a scan must read to give `output`: keys always, stats only where something needs them."""
+    names = {"path", "deletion_vector", *output} - {"num_records"}
+    stats = [] if stats_are_settled else pruner.stats_columns
+    if pruner.needs_partition_values:
+        names.add("partition_values")
+    if stats or "num_records" in output:
+        names.add("stats")
+    return FileColumns(
+        names=tuple(name for name in FILE_SCHEMA.names if name in names),
+        stats_paths=tuple(column.physical_path for column in stats),
+        all_stats="stats" in output,
+        typed_partition=pruner.needs_partition_values,
+    )
+
+
+def project(rows: pa.RecordBatch, output: Sequence[str]) -> pa.RecordBatch:
+    """The columns of the listing, in order and with one schema, whatever the rows came from."""
+    parsed = rows.column(STATS_PARSED) if STATS_PARSED in rows.schema.names else None
+    columns = [_column(rows, name, parsed) for name in output]
+    return pa.RecordBatch.from_arrays(columns, schema=output_schema(output))
+
+
+def output_schema(output: Sequence[str]) -> pa.Schema:
+    return pa.schema([FILE_SCHEMA.field(name) for name in output])
+
+
+def _column(rows: pa.RecordBatch, name: str, parsed: pa.StructArray | None) -> pa.Array:
+    if name == "num_records":
+        return num_records(rows.column("stats"), parsed)
+    if name == "stats" and parsed is not None:
+        return stats_text(rows.column("stats"), parsed)
+    return rows.column(name)
