@@ -84,6 +84,7 @@ def test_formats_by_content(tmp_path: Path) -> None:
 def test_options_of_text_are_known_or_refused() -> None:
     assert Source("x.csv", "csv").dialect == Dialect()
     assert Source("x.tsv.gz", "csv").dialect.sep == "\t"
+    assert Source("x", "csv", {"quote": "'"}).dialect.escape == "'"
     assert Source("x", "csv", {"SEP": ";", "header": "false", "multiLine": "true"}).dialect == Dialect(
         sep=";", header=False, multi_line=True
     )

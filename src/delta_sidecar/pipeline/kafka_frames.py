@@ -183,7 +183,8 @@ def _reason_sql(source: KafkaSource) -> str:
 
 def _has_several_lines(source: KafkaSource) -> str:
     """SQL: whether a line of CSV ends in mid-message, outside of quotes."""
-    quote, escape = (re.escape(source.value_options.get(name, '"')) for name in ("quote", "escape"))
+    quote = re.escape(source.value_options.get("quote", '"'))
+    escape = re.escape(source.value_options.get("escape", "")) or quote
     inside = f"[^{quote}]|{quote}{quote}" if escape in ("", quote) else f"[^{quote}{escape}]|{escape}."
     text = f"CAST({_value_sql(source)} AS STRING)"
     if quote:

@@ -108,8 +108,8 @@ class Source:
         sep = self.option("sep") or self.option("delimiter") or ("\t" if _ending(self.uri) == "tsv" else ",")
         return Dialect(
             sep.replace("\\t", "\t"),
-            self.option("quote", '"'),
-            self.option("escape", '"'),
+            quote := self.option("quote", '"'),
+            self.option("escape", quote),
             self.option("comment"),
             self.option("nullValue"),
             self.flag("header", True),

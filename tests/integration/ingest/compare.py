@@ -223,6 +223,11 @@ def bad_row_differences(state: State, rows: Sequence[Mapping[str, Any]]) -> Iter
     yield from (f"bad row came from nowhere: {row['file']}: {row['raw']!r} {row['raw_bytes']!r}" for row in rows)
 
 
+def _in_column(value: Any, real: Any) -> bool:
+    """Whether the row as JSON holds a value: a number stands as text in a column of text."""
+    return rescues(value, real) or (isinstance(value, Num) and value.text == real)
+
+
 def _less(rows: Sequence[Mapping[str, Any]], one: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The rows without one of them, once."""
     place = next(number for number, row in enumerate(rows) if row is one)
@@ -250,6 +255,7 @@ def _holds(row: Mapping[str, Any], each: Bad) -> bool:
         except ValueError:
             return False
         return isinstance(value, dict) and all(
-            part is None or rescues(part, _none_if_missing(_by_name(value, name))) for name, part in each.record.items()
+            part is None or _in_column(part, _none_if_missing(_by_name(value, name)))
+            for name, part in each.record.items()
         )
     return each.holds is not None and each.holds in row["raw"]

@@ -895,6 +895,10 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
         wide = _typed_contract(wide, files, options, time_name, nested, inference, found, reasons)
     elif inference or options.merge:
         wide = extended(wide, [value for _, _, value in bare])
+        if options.source_format == "csv":
+            # The header names a column, whatever becomes of the records below it.
+            headers = [dict.fromkeys(_without(record.value, time_name)) for record in records if record.value]
+            wide = extended(wide, headers)
     wide = _with_directories(wide, files, options, inference or options.merge, found)
     if permissive and wide.find(CORRUPT) is None:
         wide = wide.with_field(CORRUPT, STRING if corrupt else Unsure())
