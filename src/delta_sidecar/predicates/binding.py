@@ -1,6 +1,6 @@
 """A condition bound to a table: names become columns, literals become values of the columns' types.
 
-What SQL says in many ways becomes the few nodes of `scan.expression`, with the same three-valued result:
+What SQL says in many ways becomes the few nodes of `predicates.expression`, with the same three-valued result:
 `BETWEEN` is two comparisons, `IS TRUE` and `IS [NOT] DISTINCT FROM` spell out when they are true.
 """
 

@@ -1,6 +1,6 @@
 """A predicate as it was written: names not yet looked up, literals not yet of a column's type.
 
-Made by `scan.predicate_sql` and `scan.predicate_tuples`; `scan.binding` turns it into an `Expression`.
+Made by `predicate_sql` and `predicate_tuples`; `binding` turns it into an `Expression`.
 """
 
 from __future__ import annotations

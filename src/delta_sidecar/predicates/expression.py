@@ -1,6 +1,6 @@
 """A predicate as a value: a tree of conditions bound to the table's columns.
 
-Made by `scan.predicate`, read by `scan.prune` (may a file hold a matching row?) and `scan.rows`
+Made by `predicates.binding`, read by `pruning.may_match` (may a file hold a matching row?) and `predicates.evaluation`
 (which rows match?). SQL's three-valued logic throughout: a row matches only where the tree is true.
 
 Literals are exact and already of the column's type, in Arrow's own physical form:

@@ -1,7 +1,7 @@
 """What a user may write as a value, before it meets a column, and the texts that stand for one.
 
 A literal keeps all that was written: numbers are exact decimals, an instant knows whether something
-below a microsecond was cut off. `scan.fitting` then places it in the order of a column's type.
+below a microsecond was cut off. `predicates.fitting` then places it in the order of a column's type.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def has_bounds(data_type: DataType) -> bool:
 
 
 def literals(values: Sequence[Any], data_type: DataType) -> pa.Array:
-    """Bound literals (see `scan.expression`) as an array of the column's comparison type."""
+    """Bound literals (see `predicates.expression`) as an array of the column's comparison type."""
     match data_type:
         case DecimalType(_, scale):
             target = comparison_type(data_type)

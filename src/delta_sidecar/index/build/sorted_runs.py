@@ -3,7 +3,7 @@
     rows ──► runs, each sorted in memory ──► blocks in a temporary file ──► blocks by their first rows ──► sorted rows
 
 A row may go out as soon as it comes before the first row of every block that is still to be read. So the merge holds a
-block of each run at most, and rows are compared by the one order of the index (`index.rows`), many at a time.
+block of each run at most, and rows are compared by the one order of the index (`index_rows`), many at a time.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ class PartRows:
         return core
 
     def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
-        """The sort keys of the rows of a row group, as `index.keys` compares them; null where they are unknown. `stats`
+        """The sort keys of the rows of a row group, as `PartOrder` compares them; null where they are unknown. `stats`
         is the stats file where the key stands there (see `key_in_stats`)."""
         sort = self._layout.sort
         if stats is not None:

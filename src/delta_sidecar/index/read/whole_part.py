@@ -30,7 +30,7 @@ from delta_sidecar.storage.store import Buffer, Store
 
 
 def read_part(store: Store, directory: str, entry: PartEntry, layout: Layout) -> pa.Table:
-    """All rows of a part, checked against their checksums, in the flat form of `index.rows`."""
+    """All rows of a part, checked against their checksums, in the flat form of `index.stats.index_rows`."""
     return part_rows(part_files(store, directory, entry), entry, layout)
 
 

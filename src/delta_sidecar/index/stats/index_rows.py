@@ -1,7 +1,7 @@
 """File rows of the log as index rows: typed, flat, sorted.
 
-Index rows are a table of flat columns (see `index.columns`): the columns of an `add`, `partition` values, `min`, `max`
-and `null_count` by physical path. `index.parts` gives them their nested form in the file.
+Index rows are a table of flat columns (see `index_columns`): the columns of an `add`, `partition` values, `min`, `max`
+and `null_count` by physical path. `part_format` gives them their nested form in the file.
 """
 
 from __future__ import annotations
