@@ -18,10 +18,10 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from delta_sidecar.index.read.finder import IndexBase, IndexFinder
+from delta_sidecar.index.read.finder import IndexBase
+from delta_sidecar.index.read.opening import open_snapshot
 from delta_sidecar.log import travel
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.log.warm_snapshots import remember, warm_snapshot
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.expression import And, Expression
 from delta_sidecar.predicates.predicate_tuples import Filters
@@ -108,13 +108,7 @@ class DeltaTable:
         if not with_index:
             plain = load_snapshot(self._store, version, parallelism, held=held)
             return replace(plain, passed_over="delta.sidecar.enabled is false: no index was looked for")
-        if version is None and (known := warm_snapshot(self._store, parallelism, IndexFinder(self._store))) is not None:
-            remember(known)
-            return known
-        snapshot = load_snapshot(self._store, version, parallelism, IndexFinder(self._store), held)
-        if version is None:
-            remember(snapshot)
-        return snapshot
+        return open_snapshot(self._store, version, parallelism, held)
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"

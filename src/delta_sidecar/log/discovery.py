@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -30,33 +30,6 @@ _UNHINTED = 256 << 10
 _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 
 
-class Companion(Protocol):
-    """Looks for a base of another kind in the very trips that find the log."""
-
-    @property
-    def passed_over(self) -> Sequence[str]:
-        """Why bases that are there cannot be used."""
-        ...
-
-    def first_trip(self) -> None:
-        """Begin what needs nothing but the table's place. Called before the log's hint is asked for."""
-        ...
-
-    def second_trip(self, checkpoint: int | None, version: int | None) -> int | None:
-        """Begin what needs the hints: the log's own, and the version that is wanted (None: the newest). The version at
-        which a base may be, so that the listing begins there; None if there is none."""
-        ...
-
-    def names(self, paths: Sequence[str], are_all: bool) -> None:
-        """Take the names of objects in subdirectories of the log, where a listing had any; `are_all` unless there are
-        more of them. Called before `base`, where nothing else has told of a base."""
-        ...
-
-    def base(self, listing: Listing, version: int) -> OtherBase | None:
-        """The best base at or below a version, once the log is listed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Discovery:
     """The log as one LIST saw it, and the bytes fetched beside it."""
@@ -71,32 +44,90 @@ class Discovery:
     """Why one that is there is not used."""
 
 
-def discover(store: Store, version: int | None, commits: CommitBytes, companion: Companion | None = None) -> Discovery:
+def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
     """Pin what there is to know about the log, for the newest version or an older one."""
-    if companion is not None:
-        companion.first_trip()
-    hint, notes = read_hint(store)
-    base = None if hint is None or (version is not None and hint > version) else hint
-    beside = None if companion is None else companion.second_trip(base, version)
-    hinted = [v for v in (base, beside) if v is not None]
-    start = min(hinted, default=0)
-    guesses = _fetch_ahead(store, max(hinted, default=-1) + 1, version, HELD_LIMIT if hinted else _UNHINTED)
-    listing = list_log(store, start) if hinted else _list_all(store, companion)
-    other = _other_base(companion, listing, version)
-    if hinted and other is None and not listing.bases(listing.head if version is None else version):
-        notes = (*notes, f"the hinted checkpoint {start} is not there, so the whole log was listed")
-        listing = _list_all(store, companion)
-        other = _other_base(companion, listing, version)
-    _keep_listed(guesses, listing, commits)
-    passed_over = "; ".join(companion.passed_over) if companion is not None else ""
-    return Discovery(listing, commits, hint, (*notes, *filter(None, [passed_over])), other, passed_over or None)
+    search = LogSearch(store, version)
+    search.read_hint()
+    search.list_from_hint()
+    if not search.has_checkpoint:
+        search.list_all()
+    return search.discovery(commits)
 
 
-def _other_base(companion: Companion | None, listing: Listing, version: int | None) -> OtherBase | None:
-    if companion is None or listing.is_empty:
-        return None
-    wanted = listing.head if version is None else version
-    return companion.base(listing, wanted) if wanted <= listing.head else None
+class LogSearch:
+    """The two trips that find a log, one by one: who looks for a base of another kind does so beside them."""
+
+    def __init__(self, store: Store, version: int | None, with_names: bool = False) -> None:
+        """For a version, or the newest (None). `with_names` asks for the names beside the log where it is listed whole,
+        which may take a request more."""
+        self._store = store
+        self._version = version
+        self._with_names = with_names
+        self._hint: int | None = None
+        self._guesses: dict[int, Future[Buffer | None]] = {}
+        self._notes: tuple[str, ...] = ()
+        self._is_whole = False
+        self.listing = Listing(0, {}, ())
+        self.names: tuple[str, ...] = ()
+        """Names of objects in subdirectories of the log, where these were asked for."""
+        self.are_all_names = True
+
+    def read_hint(self) -> int | None:
+        """The first trip: the version of the checkpoint that the log's own hint names."""
+        self._hint, self._notes = read_hint(self._store)
+        return self._checkpoint
+
+    @property
+    def _checkpoint(self) -> int | None:
+        is_newer = self._hint is not None and self._version is not None and self._hint > self._version
+        return None if is_newer else self._hint
+
+    def list_from_hint(self, other: int | None = None) -> None:
+        """The second trip: one LIST from the oldest of the hinted versions on, that of the checkpoint and that of an
+        `other` base; without any, the whole log. Commits after the newest are fetched beside it on a guess."""
+        hinted = [v for v in (self._checkpoint, other) if v is not None]
+        most = HELD_LIMIT if hinted else _UNHINTED
+        self._guesses = _fetch_ahead(self._store, max(hinted, default=-1) + 1, self._version, most)
+        if hinted:
+            self.listing = list_log(self._store, min(hinted))
+        else:
+            self._list_whole()
+
+    @property
+    def wanted(self) -> int | None:
+        """The version that is asked for; None where the listing has none such."""
+        version = self.listing.head if self._version is None else self._version
+        return None if self.listing.is_empty or version > self.listing.head else version
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether a checkpoint for that version is in the listing."""
+        return bool(self.listing.bases(self.listing.head if self._version is None else self._version))
+
+    def list_all(self) -> bool:
+        """List the whole log, because what a hint named is not there; False if it is listed already."""
+        if self._is_whole:
+            return False
+        note = f"the hinted checkpoint {self.listing.start} is not there, so the whole log was listed"
+        self._notes = (*self._notes, note)
+        self._list_whole()
+        return True
+
+    def _list_whole(self) -> None:
+        self._is_whole = True
+        if self._with_names:
+            self.listing, self.names, self.are_all_names = _list_with_names(self._store)
+        else:
+            self.listing = list_log(self._store, 0)
+
+    def discovery(
+        self, commits: CommitBytes, other: OtherBase | None = None, passed_over: Sequence[str] = ()
+    ) -> Discovery:
+        """What was found; commits that came on a guess are held, if the listing has them."""
+        _keep_listed(self._guesses, self.listing, commits)
+        reason = "; ".join(passed_over)
+        notes = (*self._notes, *filter(None, [reason]))
+        return Discovery(self.listing, commits, self._hint, notes, other, reason or None)
 
 
 def list_log(store: Store, start: int) -> Listing:
@@ -104,11 +135,9 @@ def list_log(store: Store, start: int) -> Listing:
     return Listing.of(_log_objects(store, start), start)
 
 
-def _list_all(store: Store, companion: Companion | None) -> Listing:
-    """The whole log. A page that holds its end mostly holds the names in subdirectories, too, which tell the companion
-    of a base that no hint names; one more request is made for these."""
-    if companion is None:
-        return list_log(store, 0)
+def _list_with_names(store: Store) -> tuple[Listing, tuple[str, ...], bool]:
+    """The whole log, names in subdirectories, and whether these are all: a page that holds the end of the log mostly
+    holds names, too, and one more request is made for them."""
     prefix, page_end = f"{DELTA.directory}/", f"{DELTA.directory}/:"
     objects: list[ObjectMeta] = []
     below: list[str] = []
@@ -120,8 +149,7 @@ def _list_all(store: Store, companion: Companion | None) -> Listing:
         if page[-1].path >= page_end:
             break
     more = _next_names(store, prefix, below[-1]) if below and is_full else []
-    companion.names([*below, *more], are_all=len(more) < FULL_PAGE)
-    return Listing.of(objects, 0)
+    return Listing.of(objects, 0), (*below, *more), len(more) < FULL_PAGE
 
 
 FULL_PAGE = 1000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from delta_sidecar.errors import (
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
 from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState, open_checkpoint
 from delta_sidecar.log.commits import HELD_BYTES, CommitBytes, is_reconciled
-from delta_sidecar.log.discovery import Companion, Discovery, discover, list_log
+from delta_sidecar.log.discovery import Discovery, discover, list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
@@ -47,7 +47,7 @@ class Snapshot:
     notes: tuple[str, ...] = ()
     """What was off on the way and what was done instead."""
     passed_over: str | None = None
-    """Why a base that a companion found is not the one in use."""
+    """Why a base of another kind, which is there, is not the one in use."""
     opened: Checkpoint | None = field(default=None, compare=False)
     """The base, where it had to be opened for protocol or metadata."""
 
@@ -97,26 +97,32 @@ def load_snapshot(
     store: Store,
     version: int | None = None,
     parallelism: int = 10,
-    companion: Companion | None = None,
+    find: Callable[[Store, int | None, CommitBytes], Discovery] = discover,
     held: int = HELD_BYTES,
 ) -> Snapshot:
-    """Pin the newest version, or an older one; on a base that `companion` finds, where that is the better one.
+    """Pin the newest version, or an older one. `find` finds the log, and perhaps a better base than its checkpoints.
 
     A listed file that is gone (a cleaner at work) is tried once more. So many bytes of commits are `held` at most, for
     whoever reads their files next.
     """
     try:
-        return _load(store, version, parallelism, companion, held)
+        return _load(store, version, parallelism, find, held)
     except (ObjectNotFoundError, LogGapError) as error:
         _log.info("the log changed while it was read (%s); starting again", error)
         try:
-            return _load(store, version, parallelism, companion, held)
+            return _load(store, version, parallelism, find, held)
         except ObjectNotFoundError as again:
             raise CorruptLogError(f"a file of the log is listed but not there: {again}") from None
 
 
-def _load(store: Store, version: int | None, parallelism: int, companion: Companion | None, held: int) -> Snapshot:
-    found = discover(store, version, CommitBytes(store, held), companion)
+def _load(
+    store: Store,
+    version: int | None,
+    parallelism: int,
+    find: Callable[[Store, int | None, CommitBytes], Discovery],
+    held: int,
+) -> Snapshot:
+    found = find(store, version, CommitBytes(store, held))
     return snapshot_of(store, found, _pin(store, found.listing, version), parallelism)
 
 

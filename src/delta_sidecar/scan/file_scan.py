@@ -27,6 +27,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.flow.lanes import Interleaved
 from delta_sidecar.index.read.finder import IndexBase
+from delta_sidecar.index.read.opening import forget
 from delta_sidecar.index.read.part_scan import Listed, PartScan
 from delta_sidecar.log.checkpoint import Checkpoint
 from delta_sidecar.log.commits import Adds, file_actions, rows_of
@@ -35,7 +36,6 @@ from delta_sidecar.log.protocol import supports_generated_columns
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, newest_first
-from delta_sidecar.log.warm_snapshots import forget
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.pruning.add_pruner import AddPruner
 from delta_sidecar.pruning.bucket_ranges import BucketRanges, bucket_ranges

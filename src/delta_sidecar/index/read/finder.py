@@ -29,6 +29,8 @@ from delta_sidecar.index.format.seals import is_whole
 from delta_sidecar.index.format.sort_keys import PartOrder
 from delta_sidecar.index.read.manifests import check_table, hinted_version, manifest_of
 from delta_sidecar.log.actions import Metadata, Protocol
+from delta_sidecar.log.commits import CommitBytes
+from delta_sidecar.log.discovery import Discovery, LogSearch
 from delta_sidecar.log.segment import Listing
 from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Buffer, Store
@@ -100,33 +102,46 @@ class _Candidate:
     answer: Future[Buffer]
 
 
-class IndexFinder:
-    """Finds the index of a table while its log is found (`log.discovery.Companion`)."""
+def discover_with_index(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
+    """Find the log of a table, and the index that is the best base of the version, in the same two trips."""
+    finder, search = IndexFinder(store, version), LogSearch(store, version, with_names=True)
+    finder.ask_for_hints()
+    search.list_from_hint(finder.ask_for_manifests(search.read_hint()))
+    base = finder.base(search)
+    if base is None and not search.has_checkpoint and search.list_all():
+        base = finder.base(search)
+    return search.discovery(commits, base, finder.passed_over)
 
-    def __init__(self, store: Store) -> None:
+
+class IndexFinder:
+    """Finds the index of a table while its log is found."""
+
+    def __init__(self, store: Store, version: int | None = None) -> None:
+        """For a version, or the newest (None)."""
         self._store = store
+        self._version = version
         self._hints: dict[str, Future[Buffer]] = {}
         self._candidates: list[_Candidate] = []
         self._has_index = False
         self._newer: set[int] = set()
-        self._named: list[tuple[int, str]] = []
-        self._names_are_all = True
         self.passed_over: list[str] = []
         """Why an index that is there was not used."""
 
-    def first_trip(self) -> None:
-        self._candidates, self.passed_over, self._named, self._newer = [], [], [], set()
-        self._names_are_all = True
+    def ask_for_hints(self) -> None:
+        """Begin what needs nothing but the table's place."""
         self._hints = {
             directory: begin(self._store, self._store.get, f"{directory}/{HINT}") for directory in DIRECTORIES
         }
 
-    def second_trip(self, checkpoint: int | None, version: int | None) -> int | None:
+    def ask_for_manifests(self, checkpoint: int | None) -> int | None:
+        """Begin what needs the hints: the index's own, and that of the checkpoint. The newest version at which an index
+        may be; None if no hint names one."""
         hinted: list[int] = []
         for directory, answer in self._hints.items():
             hint = self._hint(directory, answer)
-            self._newer |= {v for v in (hint,) if v is not None and version is not None and v > version}
-            wanted = {v for v in (hint, checkpoint) if v is not None and (version is None or v <= version)}
+            if hint is not None and self._version is not None and hint > self._version:
+                self._newer.add(hint)
+            wanted = {v for v in (hint, checkpoint) if v is not None and (self._version is None or v <= self._version)}
             if hint in wanted and checkpoint is not None and checkpoint - hint > FARTHEST_BEHIND:
                 self._pass_over(f"the index of version {hint} is too far behind the checkpoint {checkpoint}")
                 wanted.discard(hint)
@@ -134,27 +149,28 @@ class IndexFinder:
             hinted += [v for v in wanted if v == hint]
         return max(hinted, default=None)
 
-    def base(self, listing: Listing, version: int) -> IndexBase | None:
+    def base(self, search: LogSearch) -> IndexBase | None:
+        """The best index at or below the version, now that the log is listed; None if there is none."""
+        version, listing = search.wanted, search.listing
+        if version is None:
+            return None
         for candidate in sorted(self._candidates, key=lambda c: c.version, reverse=True):
             found = self._tried(candidate, listing, version)
             if found is not None:
                 return found
         found = self._of_checkpoint(listing, version) if self._has_index else None
-        found = self._by_name(listing, version) if found is None else found
+        found = self._by_name(search.names, listing, version) if found is None else found
         if found is None:
-            self._note_unused(version)
+            self._note_unused(version, search.are_all_names)
         return found
 
-    def names(self, paths: Sequence[str], are_all: bool) -> None:
-        named = [(manifest_version(path.rpartition("/")[2]), path.rpartition("/")[0]) for path in paths]
-        self._named = [(v, directory) for v, directory in named if v is not None and directory in DIRECTORIES]
-        self._names_are_all = are_all
-
-    def _by_name(self, listing: Listing, version: int) -> IndexBase | None:
+    def _by_name(self, names: Sequence[str], listing: Listing, version: int) -> IndexBase | None:
         """The newest of the manifests that the listing named."""
         tried = {(c.version, c.directory) for c in self._candidates}
-        wanted = sorted((n for n in self._named if n not in tried and n[0] <= version), reverse=True)
-        self._newer |= {named for named, _ in self._named if named > version}
+        manifests = [(manifest_version(path.rpartition("/")[2]), path.rpartition("/")[0]) for path in names]
+        known = {(v, directory) for v, directory in manifests if v is not None and directory in DIRECTORIES}
+        wanted = sorted((n for n in known - tried if n[0] <= version), reverse=True)
+        self._newer |= {named for named, _ in known if named > version}
         for named, directory in wanted[:_TRIES]:
             self._ask(directory, {named}, None)
             found = self._tried(self._candidates[-1], listing, version)
@@ -163,12 +179,12 @@ class IndexFinder:
                 return found
         return None
 
-    def _note_unused(self, version: int) -> None:
+    def _note_unused(self, version: int, are_all_names: bool) -> None:
         """Say why an index that is there is not used."""
         self._newer |= {c.version for c in self._candidates if c.version > version and c.is_hinted}
         if self._newer:
             self.passed_over.append(f"the index of version {max(self._newer)} is newer than version {version}")
-        if not self._names_are_all:
+        if not are_all_names:
             self._pass_over("no hint names an index, and there are too many files beside it to look for one")
 
     def _of_checkpoint(self, listing: Listing, version: int) -> IndexBase | None:

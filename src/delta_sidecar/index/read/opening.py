@@ -1,4 +1,6 @@
-"""Tables that were opened before: one LIST tells whether anything changed, and only what changed is fetched.
+"""Opening a table on its index: a version is pinned, and the newest is kept for the next time.
+
+Of a table that was opened before one LIST tells whether anything changed, and only what changed is fetched.
 
 Kept are versions that stand on a base of another kind than a checkpoint, or on none: a table on a checkpoint is looked
 at anew each time, because such a base may have come. For one on none its hints are asked for beside the LIST. The
@@ -11,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from delta_sidecar.log.discovery import SPECULATIVE_COMMITS, Companion, Discovery, list_log
+from delta_sidecar.index.read.finder import IndexFinder, discover_with_index
+from delta_sidecar.log.discovery import SPECULATIVE_COMMITS, Discovery, list_log
 from delta_sidecar.log.segment import CheckpointFiles, Listing
-from delta_sidecar.log.snapshot import Snapshot, snapshot_of
+from delta_sidecar.log.snapshot import Snapshot, load_snapshot, snapshot_of
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.store import Store
 
@@ -23,23 +26,34 @@ _OF_A_COMMIT = 500
 """Bytes that a listed commit takes, about."""
 
 
-def warm_snapshot(store: Store, parallelism: int, companion: Companion) -> Snapshot | None:
+def open_snapshot(store: Store, version: int | None, parallelism: int, held: int) -> Snapshot:
+    """Pin the newest version of a table, or an older one, on its index where that is the best base. So many bytes of
+    commits are `held` at most."""
+    known = _warm_snapshot(store, parallelism) if version is None else None
+    snapshot = known or load_snapshot(store, version, parallelism, discover_with_index, held)
+    if version is None:
+        _remember(snapshot)
+    return snapshot
+
+
+def _warm_snapshot(store: Store, parallelism: int) -> Snapshot | None:
     """The newest version of a table that was opened before; None if it was not, or too much has changed: for a table
-    without a base, if `companion` may have found one."""
+    without a base, if there may be an index now."""
     known: Snapshot | None = shared_cache.get(_key(store))
     if known is None:
         return None
+    finder = IndexFinder(store)
     if known.segment.base is None:
-        companion.first_trip()
+        finder.ask_for_hints()
     news = list_log(store, known.version)
-    has_base = known.segment.base is None and (companion.second_trip(None, None) is not None or companion.passed_over)
-    found = None if has_base or not _is_same(known, news) else _continued(store, known, news, parallelism)
+    has_index = known.segment.base is None and (finder.ask_for_manifests(None) is not None or finder.passed_over)
+    found = None if has_index or not _is_same(known, news) else _continued(store, known, news, parallelism)
     if found is None:
         shared_cache.forget(_key(store))
     return found
 
 
-def remember(snapshot: Snapshot) -> None:
+def _remember(snapshot: Snapshot) -> None:
     """Keep the newest version of a table for the next time it is opened."""
     base = snapshot.segment.base
     if isinstance(base, CheckpointFiles) or (base is None and not snapshot.listing.commits):
