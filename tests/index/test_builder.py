@@ -23,7 +23,7 @@ from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
-from delta_sidecar.testing import LogBuilder, add, remove
+from delta_sidecar.testing import CountingStore, LogBuilder, add, remove
 from tests.index.models import assert_index_is, index_rows_at, manifest_at, small_parts
 
 FINE = BuildOptions(part_rows=2)
@@ -369,3 +369,13 @@ def test_an_index_of_many_parts_may_become_empty(tmp_path: Path) -> None:
     for full in (False, True):
         assert build_index(store, options=replace(FINE, full=full)).files == 0
         assert verify_index(store).ok
+
+
+def test_the_base_is_opened_once(tmp_path: Path) -> None:
+    """Files are counted and read through one look at the checkpoint's footer."""
+    log = a_table(tmp_path)
+    log.checkpoint()
+    store = CountingStore(open_store(str(tmp_path)))
+    build_index(store)
+    of_checkpoint = [request.verb for request in store.requests if "checkpoint.parquet" in request.path]
+    assert of_checkpoint == ["range", "range"], "its end, which tells how many files it has, and its rows"

@@ -79,6 +79,10 @@ class Snapshot:
             raise TypeError(f"{base} is not a checkpoint; ask for `on_checkpoint` first")
         return None if base is None else open_checkpoint(self.store, base)
 
+    def with_open_base(self) -> Snapshot:
+        """The same, for several readers: the footers of its checkpoint are read here, once for all of them."""
+        return replace(self, opened=self.open_base()) if self.opened is None else self
+
     def on_checkpoint(self) -> Snapshot:
         """The same version on a base of the log itself."""
         base = self.segment.base

@@ -192,6 +192,7 @@ def _counted(build: Build, limit: int, notes: list[str]) -> int:
     """How many files there are to read, or, where these are no more than the limit, a number that is not, either."""
     while True:
         try:
+            build.snapshot = build.snapshot.with_open_base()
             return count_files(build.snapshot, limit)
         except CorruptLogError as error:
             take_older_base(build, error, notes)
