@@ -375,6 +375,7 @@ def test_the_base_is_opened_once(tmp_path: Path) -> None:
     """Files are counted and read through one look at the checkpoint's footer."""
     log = a_table(tmp_path)
     log.checkpoint()
+    log.protocol().metadata().commit(add("more.parquet"))
     store = CountingStore(open_store(str(tmp_path)))
     build_index(store)
     of_checkpoint = [request.verb for request in store.requests if "checkpoint.parquet" in request.path]
