@@ -18,7 +18,7 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from delta_sidecar.index.read.finder import IndexBase
+from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.index.read.opening import open_snapshot
 from delta_sidecar.log import travel
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot

@@ -66,7 +66,7 @@ def test_three_trips_to_the_first_file_of_the_base(
     tmp_path: Path, layout: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "delta_sidecar.index.read.part_scan._AHEAD", 8
+        "delta_sidecar.index.read.part_fetch._AHEAD", 8
     )  # all parts at once: what is read ahead is no trip
     hourly(tmp_path, head=9, **layout)
     store = counted(tmp_path, LATENCY_S)

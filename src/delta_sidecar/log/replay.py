@@ -70,10 +70,10 @@ class Replay:
         """No commit comes any more: from here on, `base` may be called from several threads."""
         self.mask.seal()
 
-    def hide(self, rows: Iterable[pa.RecordBatch], maker: KeyMaker) -> None:
+    def hide(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Hide files that are out already: another base takes over, and begins from the start."""
         for batch in rows:
-            self.mask.add(maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
+            self.mask.add(self._maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
 
     def put_in_order(self) -> None:
         """As `seal`, for a base that knows between which paths its rows lie."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from delta_sidecar.listing.live_files import Progress
+from delta_sidecar.storage.metered import Cost
+
 
 @dataclass(slots=True)
 class ScanMetrics:
@@ -34,6 +37,15 @@ class ScanMetrics:
     elapsed_s: float = 0.0
     complete: bool = False
     """The scan came to its end or its limit."""
+
+    def note(self, progress: Progress, cost: Cost) -> None:
+        """Take over how far the files have come, and what that has cost."""
+        self.tier, self.fallback_reason = progress.tier, progress.fallback_reason
+        self.commits_total, self.commits_scanned = progress.commits_total, progress.commits_read
+        self.mask_size = progress.mask_size
+        self.parts_total, self.parts_read = progress.base.parts_total, progress.base.parts_read
+        self.row_groups_total, self.row_groups_read = progress.base.row_groups_total, progress.base.row_groups_read
+        self.requests, self.bytes_read = cost.requests, cost.bytes_read
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -1,49 +1,143 @@
-"""The plan of a scan: a value that can be printed, tested and counted, made before any file is read."""
+"""The plan of a scan: what it will read, in which order and why. It can be printed and counted, and it is what runs.
+
+Commits and parts are known before anything of them is read; row groups, bytes and stats files are told as "at most".
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from delta_sidecar.errors import OptionError
+from delta_sidecar.listing.base import AtMost, BasePlan
+from delta_sidecar.listing.live_files import LiveFiles, plan_base
+from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.discovery import SPECULATIVE_COMMITS
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.predicates.expression import Column, Expression
+from delta_sidecar.predicates.expression import Expression
+from delta_sidecar.settings import STRATEGIES
 
 _SMALL_TAIL = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ScanPlan:
     """What a scan will read, in which order, and why."""
 
-    table: str
-    version: int
-    base: str
-    base_bytes: int
-    commits: int
-    tail: str
-    tail_bytes: int
-    state_source: str
+    snapshot: Snapshot
+    request: FileRequest
+    condition: Expression | None
+    """The predicate as it was given."""
     strategy: str
     reason: str
-    predicate: str | None
-    pruning: str | None
-    """What files are pruned by, where it is more than the predicate: a range of the time bucket."""
-    stats_columns: tuple[str, ...]
-    columns: tuple[str, ...]
-    limit: int | None
-    notes: tuple[str, ...]
+    base_plan: BasePlan | None
+
+    def run(self) -> LiveFiles:
+        """The walk that reads what the plan says. Once."""
+        return LiveFiles(self.snapshot, self.request, self.base_plan, at_once=self.strategy == "forward")
+
+    @property
+    def table(self) -> str:
+        return self.snapshot.store.root_uri
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def base(self) -> str:
+        base = self.snapshot.segment.base
+        return "none: the log from version 0" if base is None else str(base)
+
+    @property
+    def base_bytes(self) -> int:
+        base = self.snapshot.segment.base
+        return 0 if base is None else base.size
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of the index that will be read; none on another base."""
+        return () if self.base_plan is None else self.base_plan.parts
+
+    @property
+    def at_most(self) -> AtMost:
+        """What will be read of the base."""
+        return AtMost(0, 0) if self.base_plan is None else self.base_plan.at_most
+
+    @property
+    def commits(self) -> int:
+        return len(self.snapshot.segment.commits)
+
+    @property
+    def commit_files(self) -> tuple[str, ...]:
+        """The commits that will be read, newest first."""
+        return tuple(commit.file.path for commit in reversed(self.snapshot.segment.commits))
+
+    @property
+    def tail(self) -> str:
+        commits = self.snapshot.segment.commits
+        span = f"{commits[0].first} to {commits[-1].last}" if commits else "none"
+        return f"{counted(len(commits), 'commit')} ({span})"
+
+    @property
+    def tail_bytes(self) -> int:
+        return self.snapshot.segment.tail_bytes
+
+    @property
+    def predicate(self) -> str | None:
+        return None if self.condition is None else str(self.condition)
+
+    @property
+    def pruning(self) -> str | None:
+        """What files are pruned by, where it is more than the predicate: a range of the time bucket."""
+        whole = None if self.request.pruning is None else self.request.pruning.whole
+        return None if whole is None or whole == self.condition else str(whole)
+
+    @property
+    def stats_columns(self) -> tuple[str, ...]:
+        return tuple(map(str, self.request.pruner.stats_columns))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.request.output
+
+    @property
+    def limit(self) -> int | None:
+        return self.request.limit
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        at_most = self.at_most
+        return {
+            "table": self.table,
+            "version": self.version,
+            "base": self.base,
+            "base_bytes": self.base_bytes,
+            "parts": self.parts,
+            "row_groups_at_most": at_most.row_groups,
+            "bytes_at_most": at_most.bytes,
+            "stats_files_at_most": at_most.stats_files,
+            "commits": self.commits,
+            "commit_files": self.commit_files,
+            "tail": self.tail,
+            "tail_bytes": self.tail_bytes,
+            "state_source": self.snapshot.state_source,
+            "strategy": self.strategy,
+            "reason": self.reason,
+            "predicate": self.predicate,
+            "pruning": self.pruning,
+            "stats_columns": self.stats_columns,
+            "columns": self.columns,
+            "limit": self.limit,
+            "notes": self.snapshot.notes,
+        }
 
     def __str__(self) -> str:
+        size = f", {counted(self.base_bytes, 'byte')}" if self.base_bytes else ""
         lines = [
             f"table      {self.table}",
-            f"version    {self.version} (protocol and metadata from the {self.state_source})",
-            f"base       {self.base}, {counted(self.base_bytes, 'byte')}"
-            if self.base_bytes
-            else f"base       {self.base}",
+            f"version    {self.version} (protocol and metadata from the {self.snapshot.state_source})",
+            f"base       {self.base}{size}",
+            *([f"reads      {self._reads()}"] if self.base_plan is not None else []),
             f"tail       {self.tail}, {counted(self.tail_bytes, 'byte')}",
             f"strategy   {self.strategy}: {self.reason}",
             f"predicate  {self.predicate or 'none'}",
@@ -55,8 +149,25 @@ class ScanPlan:
             lines.append(f"stats of   {', '.join(self.stats_columns)}")
         if self.limit is not None:
             lines.append(f"limit      {self.limit:,}")
-        lines += [f"note       {note}" for note in self.notes]
+        lines += [f"note       {note}" for note in self.snapshot.notes]
         return "\n".join(lines)
+
+    def _reads(self) -> str:
+        """What is read of the base."""
+        most = self.at_most
+        bounds = [
+            *([] if most.row_groups is None else [counted(most.row_groups, "row group")]),
+            *([counted(most.stats_files, "stats file")] if most.stats_files else []),
+            counted(most.bytes, "byte"),
+        ]
+        parts = [counted(len(self.parts), "part")] if self.parts or most.row_groups == 0 else []
+        return ", ".join([*parts, f"at most {', '.join(bounds)}"])
+
+
+def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | None, strategy: str | None) -> ScanPlan:
+    """What a scan of a snapshot will read for a request; nothing is read here."""
+    chosen, reason = _strategy(strategy or request.settings.strategy, snapshot, request.limit)
+    return ScanPlan(snapshot, request, predicate, chosen, reason, plan_base(snapshot, request))
 
 
 def counted(count: int, noun: str) -> str:
@@ -64,8 +175,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def choose_strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
+def _strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
     """The strategy of a scan and the reason for it."""
+    if wanted not in STRATEGIES:
+        raise OptionError(f"strategy is {wanted!r}; it takes one of {', '.join(STRATEGIES)}")
     if wanted != "auto":
         return wanted, "asked for"
     tail = snapshot.segment
@@ -76,35 +189,3 @@ def choose_strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple
     if tail.tail_bytes > _SMALL_TAIL:
         return "reverse", f"a tail of {counted(tail.tail_bytes, 'byte')} is emitted while it is read"
     return "forward", f"a tail of {counted(tail.tail_bytes, 'byte')} is read at once"
-
-
-def make_plan(
-    snapshot: Snapshot,
-    strategy: tuple[str, str],
-    predicate: Expression | None,
-    pruning: Expression | None,
-    stats: list[Column],
-    columns: tuple[str, ...],
-    limit: int | None,
-) -> ScanPlan:
-    segment = snapshot.segment
-    commits = segment.commits
-    span = f"{commits[0].first} to {commits[-1].last}" if commits else "none"
-    return ScanPlan(
-        table=snapshot.store.root_uri,
-        version=snapshot.version,
-        base=str(segment.base) if segment.base else "none: the log from version 0",
-        base_bytes=segment.base.size if segment.base else 0,
-        commits=len(commits),
-        tail=f"{counted(len(commits), 'commit')} ({span})",
-        tail_bytes=segment.tail_bytes,
-        state_source=snapshot.state_source,
-        strategy=strategy[0],
-        reason=strategy[1],
-        predicate=None if predicate is None else str(predicate),
-        pruning=None if pruning is None or pruning == predicate else str(pruning),
-        stats_columns=tuple(map(str, stats)),
-        columns=columns,
-        limit=limit,
-        notes=snapshot.notes,
-    )

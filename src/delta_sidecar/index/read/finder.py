@@ -12,23 +12,19 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError, StorageError
-from delta_sidecar.index.format.index_layout import Layout
 from delta_sidecar.index.format.index_names import DIRECTORIES, HINT, manifest_name, manifest_version, single_id
-from delta_sidecar.index.format.manifest import FORMAT, Manifest, layout_of, with_parts
+from delta_sidecar.index.format.manifest import FORMAT, Manifest, with_parts
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import MANIFEST_KEY, file_entry
 from delta_sidecar.index.format.seals import is_whole
-from delta_sidecar.index.format.sort_keys import PartOrder
+from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.index.read.manifests import check_table, hinted_version, manifest_of
-from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import Discovery, LogSearch
 from delta_sidecar.log.segment import Listing
@@ -42,56 +38,8 @@ _TRIES = 2
 """Manifests that are tried where only their names tell of them."""
 
 
-_IN_MEMORY = 4
-"""How many times its size in the manifest the list of parts takes in memory, about."""
-
-
 FARTHEST_BEHIND = 1_000
 """Versions that a hinted index may be behind the hinted checkpoint: as many commits as one page of a listing has."""
-
-
-@dataclass(frozen=True)
-class IndexBase:
-    """An index that may be read for this table."""
-
-    manifest: Manifest
-    directory: str
-    tier: Literal["manifest", "footer"] = "manifest"
-    """Whether its manifest was read, or what the single part of a small table says of itself."""
-
-    @property
-    def version(self) -> int:
-        return self.manifest.version
-
-    @cached_property
-    def size(self) -> int:
-        parts = self.manifest.parts
-        return sum(parts.core.size) + sum(size for size in parts.stats.size if size > 0)
-
-    @property
-    def nbytes(self) -> int:
-        return _IN_MEMORY * len(memoryview(self.manifest.parts_json)) + 4 * len(self.metadata.schemaString or "")
-
-    @property
-    def protocol(self) -> Protocol:
-        return self.manifest.protocol
-
-    @property
-    def metadata(self) -> Metadata:
-        return self.manifest.metadata
-
-    @cached_property
-    def layout(self) -> Layout:
-        return layout_of(self.manifest)
-
-    @cached_property
-    def part_order(self) -> PartOrder:
-        """The parts by their keys; `CorruptIndexError` where these are not of their type."""
-        return PartOrder.of(self.manifest.parts, self.layout.sort)
-
-    def __str__(self) -> str:
-        parts = len(self.manifest.parts)
-        return f"index {self.version}, {self.manifest.files:,} files in {parts} part{'' if parts == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)

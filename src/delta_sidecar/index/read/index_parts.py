@@ -1,0 +1,51 @@
+"""The parts of an index by its manifest: where they lie, what columns they have, in which order their keys are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.manifest import Manifest, layout_of
+from delta_sidecar.index.format.sort_keys import PartOrder
+
+_IN_MEMORY = 4
+"""How many times its size in the manifest the list of parts takes in memory, about."""
+
+
+@dataclass(frozen=True)
+class IndexParts:
+    """What a manifest says of its parts."""
+
+    manifest: Manifest
+    directory: str
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        parts = self.manifest.parts
+        return sum(parts.core.size) + sum(size for size in parts.stats.size if size > 0)
+
+    @property
+    def nbytes(self) -> int:
+        """About what it holds in memory."""
+        return _IN_MEMORY * len(memoryview(self.manifest.parts_json)) + 4 * len(
+            self.manifest.metadata.schemaString or ""
+        )
+
+    @cached_property
+    def layout(self) -> Layout:
+        return layout_of(self.manifest)
+
+    @cached_property
+    def part_order(self) -> PartOrder:
+        """The parts by their keys; `CorruptIndexError` where these are not of their type."""
+        return PartOrder.of(self.manifest.parts, self.layout.sort)
+
+    def __str__(self) -> str:
+        parts = len(self.manifest.parts)
+        return f"index {self.version}, {self.manifest.files:,} files in {parts} part{'' if parts == 1 else 's'}"

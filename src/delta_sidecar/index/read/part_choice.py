@@ -1,0 +1,83 @@
+"""Which parts of an index may hold a match, by its manifest alone: nothing is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from delta_sidecar import arrays
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_format import ROW_GROUP_ROWS
+from delta_sidecar.index.read.index_parts import IndexParts
+from delta_sidecar.index.read.part_bounds import PartBounds
+from delta_sidecar.index.read.part_rows import StatsColumns
+from delta_sidecar.listing.base import AtMost
+from delta_sidecar.listing.request import FileRequest
+from delta_sidecar.pruning.may_match import may_match
+
+
+@dataclass(frozen=True)
+class PartChoice:
+    """The parts that may hold a match, the newest first: those of the greatest keys."""
+
+    index: IndexParts
+    request: FileRequest
+
+    @cached_property
+    def positions(self) -> list[int]:
+        """Where they stand in the manifest: an entry is made of a part when its turn comes."""
+        parts, pruning = self.index.manifest.parts, self.request.pruning
+        chosen: Sequence[int] = range(len(parts))
+        if pruning is not None:
+            bounds = PartBounds(parts, self.index.layout, self.request.settings.partition_timezone)
+            flags = arrays.to_numpy_bool(may_match(pruning.whole, bounds, len(parts)))
+            doubted = np.array([not self.buckets_are_checked(count) for count in parts.off_bucket], np.bool_)
+            if doubted.any() and pruning.derived is not None:
+                flags |= doubted & arrays.to_numpy_bool(may_match(pruning.predicate, bounds, len(parts)))
+            chosen = np.flatnonzero(flags).tolist()
+        return self.index.part_order.newest_first(chosen)
+
+    def entries(self) -> Iterator[PartEntry]:
+        parts = self.index.manifest.parts
+        return (parts[at] for at in self.positions)
+
+    @cached_property
+    def stats(self) -> StatsColumns:
+        """The stats that the predicate asks for."""
+        return StatsColumns(self.request.source.stats_paths)
+
+    @cached_property
+    def tries_stats(self) -> bool:
+        """Whether stats files are looked at first, for bounds that do not stand in the core."""
+        return self.stats.needs_stats(self.index.layout) and not self.request.source.all_stats
+
+    @property
+    def row_groups(self) -> int:
+        """Row groups of all parts of the index."""
+        return int(np.ceil(np.array(self.index.manifest.parts.rows) / ROW_GROUP_ROWS).sum())
+
+    @property
+    def rows(self) -> int:
+        """Rows of the chosen parts."""
+        rows = self.index.manifest.parts.rows
+        return sum(rows[at] for at in self.positions)
+
+    @property
+    def at_most(self) -> AtMost:
+        parts, all_stats = self.index.manifest.parts, self.request.source.all_stats
+        with_stats = [at for at in self.positions if parts.stats.size[at] > 0] if self.tries_stats or all_stats else []
+        size = sum(parts.core.size[at] for at in self.positions) + sum(parts.stats.size[at] for at in with_stats)
+        groups = sum(-(-parts.rows[at] // ROW_GROUP_ROWS) for at in self.positions)
+        return AtMost(groups, size, len(with_stats))
+
+    def buckets_are_checked(self, off_bucket: int) -> bool:
+        """Whether the builder held the rows of a part against the very buckets that are pruned by, and none is off."""
+        return off_bucket == 0 and self._buckets_are_known
+
+    @cached_property
+    def _buckets_are_known(self) -> bool:
+        known, pruning = self.index.layout.buckets, self.request.pruning
+        return pruning is None or all(bucket.form in known for bucket in pruning.buckets)

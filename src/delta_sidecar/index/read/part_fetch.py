@@ -1,0 +1,147 @@
+"""The files of chosen parts, sent for ahead of who reads them.
+
+A predicate on columns whose bounds stand in the stats file is tried on these alone first: of a part in which no file
+may match, the core is never fetched.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from delta_sidecar import arrays
+from delta_sidecar.flow.read_ahead import Ahead
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.read.part_choice import PartChoice
+from delta_sidecar.index.read.part_file import PartFile, fetch_core_cached, fetch_stats
+from delta_sidecar.index.read.part_rows import are_known, bounds_only
+from delta_sidecar.storage.requests import begin
+from delta_sidecar.storage.store import Store, is_local
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+_AHEAD = 3
+"""Parts on their way at once, at most; the bytes of the read-ahead bound them, too. Local ones are read when it is
+their turn."""
+_FEW_PARTS = 4
+"""A scan of so few parts may be asked again: their cores go into the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingPart:
+    """A part that may hold a match."""
+
+    part: PartEntry
+    keep: Flags | None = None
+    """Rows that may match by their stats; None for all."""
+    stats: pa.Table | None = None
+    """The stats that were read to find that out, of all rows; None where nothing more is to be learned of them."""
+    is_settled: bool = False
+    """Whether the stats have had their say: no bound is unknown, and none stands in the core."""
+
+
+class PartFetch:
+    """Iterate it for parts that may match and their cores, in the order of the choice."""
+
+    def __init__(self, choice: PartChoice, store: Store) -> None:
+        self._choice = choice
+        self._index = choice.index
+        self._request = choice.request
+        self._store = store
+        self._stats: Ahead[PartEntry, PartFile] | None = None
+        self._cores: Ahead[MatchingPart, PartFile] | None = None
+        self._stopped = False
+        self._read: deque[tuple[str, PartFile]] = deque(maxlen=_FEW_PARTS)
+        """Cores that came by ranges, the last few: what was read of them is here."""
+
+    def begin(self) -> None:
+        """Send for the first files, without waiting for an answer."""
+        self._begun()
+
+    def _begun(self) -> Ahead[MatchingPart, PartFile]:
+        if self._cores is not None:
+            return self._cores
+        ahead = 0 if is_local(self._store) else 1 if self._request.limit is not None else _AHEAD
+        matching: Iterator[MatchingPart]
+        if self._choice.tries_stats:
+            self._stats = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
+            self._stats.begin()
+            matching = self._matching_by_stats(self._stats)
+        else:
+            matching = map(MatchingPart, self._choice.entries())
+        self._cores = Ahead(matching, self._send_for_core, _core_size, ahead)
+        if self._stats is None:
+            self._cores.begin()
+        return self._cores
+
+    def __iter__(self) -> Iterator[tuple[MatchingPart, PartFile]]:
+        return iter(self._begun())
+
+    def core_again(self, part: PartEntry) -> PartFile:
+        """The core of a part that was read: a part may be gone from the store since, so what is here counts first."""
+        return dict(self._read).get(part.id) or self._core(part, keep=False)
+
+    def close(self) -> None:
+        """Send for nothing more."""
+        self._stopped = True
+        for ahead in (self._cores, self._stats):
+            if ahead is not None:
+                ahead.close()
+
+    def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
+        if part.stats is None:
+            return self._send_for_core(MatchingPart(part))
+        paths = self._choice.stats.in_stats(self._index.layout)
+        return begin(
+            self._store, fetch_stats, self._store, self._index.directory, part, paths, lambda: not self._stopped
+        )
+
+    def _send_for_core(self, matching: MatchingPart) -> Future[PartFile]:
+        return begin(self._store, self._core, matching.part, len(self._choice.positions) <= _FEW_PARTS)
+
+    def _core(self, part: PartEntry, keep: bool) -> PartFile:
+        core = fetch_core_cached(self._store, self._index.directory, part, keep, self._by_ranges)
+        if self._by_ranges:
+            self._read.append((part.id, core))
+        return core
+
+    @property
+    def _by_ranges(self) -> bool:
+        """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
+        is_narrow = self._request.pruning is not None and len(self._choice.positions) <= _FEW_PARTS
+        return is_local(self._store) and (is_narrow or self._request.limit is not None)
+
+    def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:
+        """Parts in which some row may match by its stats."""
+        paths = self._choice.stats.in_stats(self._index.layout)
+        for part, file in answers:
+            if part.stats is None:
+                yield MatchingPart(part)
+                continue
+            stats = file.read(range(file.metadata.num_row_groups), file.positions(paths))
+            keep = arrays.to_numpy_bool(self._request.pruner.passing(bounds_only(stats, self._index.layout)))
+            if keep.any():
+                is_settled = self._is_settled(stats) and self._choice.buckets_are_checked(part.off_bucket)
+                yield MatchingPart(part, keep, None if is_settled else stats, is_settled)
+
+    def _is_settled(self, stats: pa.Table) -> bool:
+        time = self._index.layout.time
+        in_core = time is not None and time.path in self._request.source.stats_paths
+        if in_core or self._request.pruner.mixes_partition_and_stats or "stats" in self._request.settled_source.names:
+            return False
+        return are_known(stats, self._request.source.stats_paths)
+
+
+def _stats_size(part: PartEntry) -> int:
+    return min(part.stats.size, 1 << 20) if part.stats is not None else part.core.size
+
+
+def _core_size(matching: MatchingPart) -> int:
+    return matching.part.core.size

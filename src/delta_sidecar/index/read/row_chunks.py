@@ -1,0 +1,44 @@
+"""Rows of a part that are decoded together, and which these are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.read.part_fetch import MatchingPart
+from delta_sidecar.index.read.part_rows import PartRows
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpan:
+    """Some rows of a row group of a part."""
+
+    part: PartEntry
+    group: int
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowChunk:
+    """Neighbouring rows of a row group, which are decoded together."""
+
+    rows: PartRows
+    span: RowSpan
+    matching: MatchingPart
+    core: pa.RecordBatch | None = None
+    """Where it is decoded already; None for a whole row group that is not."""
+    stats: pa.Table | None = None
+    """All stats of its rows, where they were asked for."""
+
+    def decoded(self) -> RowChunk:
+        return self if self.core is not None else replace(self, core=self.rows.core(self.span.group))
+
+    def cut(self, start: int, count: int) -> RowChunk:
+        """Some of its rows."""
+        assert self.core is not None
+        stats = None if self.stats is None else self.stats.slice(start, count)
+        span = replace(self.span, start=self.span.start + start, count=count)
+        return replace(self, span=span, core=self.core.slice(start, count), stats=stats)

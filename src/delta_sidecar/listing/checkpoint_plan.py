@@ -1,0 +1,77 @@
+"""The live files of a checkpoint: its rows under the mask, pruned, decoded on two threads where that pays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from delta_sidecar.flow.lanes import Interleaved
+from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
+from delta_sidecar.listing.request import FileRequest
+from delta_sidecar.log.checkpoint import Checkpoint
+from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.storage.metered import MeteredStore
+
+STATS_BATCH = 2_048
+"""Rows read at a time when each carries a kilobyte of JSON stats."""
+_LANES = min(2, os.cpu_count() or 1)
+"""Threads that decode a base: more cost memory in proportion and soon wait for each other."""
+
+
+class CheckpointPlan:
+    """All row groups of a checkpoint that may hold files: which these are, its footers tell when it is opened."""
+
+    tier: Tier = "checkpoint"
+    parts: tuple[str, ...] = ()
+
+    def __init__(self, snapshot: Snapshot, request: FileRequest) -> None:
+        self._snapshot = snapshot
+        self._request = request
+        self._is_out = False
+        self.counts = BaseCounts()
+
+    @property
+    def at_most(self) -> AtMost:
+        base, opened = self._snapshot.segment.base, self._snapshot.opened
+        groups = None if opened is None else opened.cost.row_groups_total
+        return AtMost(groups, 0 if base is None else base.size)
+
+    def begin(self) -> None:
+        """Nothing is known before its footers are read."""
+
+    def rows(self, replay: Replay) -> Iterator[LiveRows]:
+        base = self._snapshot.open_base()
+        assert base is not None
+        replay.seal()
+        lanes = Interleaved([replay.base(lane) for lane in self._lanes(base)])
+        try:
+            for rows in lanes:
+                self._is_out = True
+                yield LiveRows(self._request.pruner.prune(rows), rows.num_rows)
+        finally:
+            lanes.close()
+            self._note(base)
+            base.close()
+
+    def hide_rows_out(self, replay: Replay) -> bool:
+        """Which rows are out is not kept: there may be ten million."""
+        return not self._is_out
+
+    def close(self) -> None:
+        """Its rows close what they opened."""
+
+    def _lanes(self, base: Checkpoint) -> list[Iterator[pa.RecordBatch]]:
+        """Decoding goes on several threads, unless parsing the stats takes the time, or few files are wanted."""
+        source, most = self._request.source, self._request.settings.batch_size
+        if "stats" in source.names:
+            return base.lanes(source, min(most, STATS_BATCH), 1)
+        return base.lanes(source, most, _LANES if self._request.limit is None else 1)
+
+    def _note(self, base: Checkpoint) -> None:
+        cost = base.cost
+        self.counts.row_groups_total, self.counts.row_groups_read = cost.row_groups_total, cost.row_groups_read
+        if isinstance(self._snapshot.store, MeteredStore):
+            self._snapshot.store.charge(cost.requests, cost.bytes_read)

@@ -1,0 +1,112 @@
+"""The live files of a version: the commits after its base newest first, then the base, then, where that is broken, the
+next one. The one place where a listing goes from base to base."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from delta_sidecar.errors import CorruptIndexError, CorruptLogError, LogGapError, VersionNotFoundError
+from delta_sidecar.listing.base import Base, BaseCounts, BasePlan, LiveRows
+from delta_sidecar.listing.checkpoint_plan import CheckpointPlan
+from delta_sidecar.listing.request import FileRequest
+from delta_sidecar.listing.tail import Tail
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.segment import CheckpointFiles, CommitRange
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.storage.store import is_local
+
+_log = logging.getLogger(__name__)
+
+Broken: TypeAlias = CorruptLogError | CorruptIndexError
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a listing has come."""
+
+    tier: str = "log"
+    """Where the files come from: of the base that is read, or was; `log` before that, and where there is none."""
+    fallback_reason: str | None = None
+    is_broken: bool = False
+    """Whether the base that was to be read turned out broken."""
+    commits_total: int = 0
+    commits_read: int = 0
+    mask_size: int = 0
+    base: BaseCounts = field(default_factory=BaseCounts)
+
+
+def plan_base(snapshot: Snapshot, request: FileRequest) -> BasePlan | None:
+    """What is to be read of a version's base for a request; None where it has none."""
+    base = snapshot.segment.base
+    if base is None:
+        return None
+    if isinstance(base, CheckpointFiles):
+        return CheckpointPlan(snapshot, request)
+    if not isinstance(base, Base):
+        raise TypeError(f"{base} cannot be listed")
+    return base.plan(snapshot.store, request)
+
+
+class LiveFiles:
+    """One walk over the live files of a snapshot that may match."""
+
+    def __init__(self, snapshot: Snapshot, request: FileRequest, base: BasePlan | None, at_once: bool) -> None:
+        """`base` is the plan of the snapshot's own base; `at_once` reads all commits before a file of them is given."""
+        self._snapshot = snapshot
+        self._request = request
+        self._base = base
+        self._at_once = at_once
+        self._replay = Replay(maker := KeyMaker(snapshot.store.root_uri))
+        self._tail = Tail(request, snapshot.commits, maker, self._replay)
+        self.progress = Progress(fallback_reason=snapshot.passed_over, commits_total=len(snapshot.segment.commits))
+
+    def __iter__(self) -> Iterator[LiveRows]:
+        base = self._base
+        try:
+            if base is not None and self._request.limit is None and not is_local(self._snapshot.store):
+                base.begin()
+            yield from self._commits(self._snapshot.segment.commits)
+            while base is not None:
+                error = yield from self._rows_of(base)
+                if error is None:
+                    return
+                older = self._take_next_base(error)
+                yield from self._commits(older)
+                base = plan_base(self._snapshot, self._request)
+        finally:
+            if base is not None:
+                base.close()
+
+    def _commits(self, commits: Sequence[CommitRange]) -> Iterator[LiveRows]:
+        for rows in self._tail.rows(commits, self._at_once):
+            self.progress.commits_read = self._tail.read
+            yield rows
+        self.progress.commits_read, self.progress.mask_size = self._tail.read, len(self._replay.mask)
+
+    def _rows_of(self, base: BasePlan) -> Generator[LiveRows, None, Broken | None]:
+        """The live files of a base. Where it turns out broken and another may go on: why."""
+        self.progress.tier, self.progress.base = base.tier, base.counts
+        try:
+            yield from base.rows(self._replay)
+            return None
+        except (CorruptLogError, CorruptIndexError) as error:
+            if not base.hide_rows_out(self._replay):
+                raise
+            return error
+        finally:
+            base.close()
+
+    def _take_next_base(self, error: Broken) -> tuple[CommitRange, ...]:
+        """Go on with the next base; the commits between it and the broken one."""
+        self.progress.tier, self.progress.fallback_reason, self.progress.is_broken = "log", str(error), True
+        _log.warning("%s was not used: %s", self._snapshot.segment.base, error)
+        try:
+            self._snapshot, older = self._snapshot.on_older_base()
+        except (LogGapError, VersionNotFoundError):
+            raise error from None
+        self.progress.commits_total += len(older)
+        return older
