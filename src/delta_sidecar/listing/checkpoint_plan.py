@@ -15,8 +15,6 @@ from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage.metered import MeteredStore
 
-STATS_BATCH = 2_048
-"""Rows read at a time when each carries a kilobyte of JSON stats."""
 _LANES = min(2, os.cpu_count() or 1)
 """Threads that decode a base: more cost memory in proportion and soon wait for each other."""
 
@@ -65,10 +63,9 @@ class CheckpointPlan:
 
     def _lanes(self, base: Checkpoint) -> list[Iterator[pa.RecordBatch]]:
         """Decoding goes on several threads, unless parsing the stats takes the time, or few files are wanted."""
-        source, most = self._request.source, self._request.settings.batch_size
-        if "stats" in source.names:
-            return base.lanes(source, min(most, STATS_BATCH), 1)
-        return base.lanes(source, most, _LANES if self._request.limit is None else 1)
+        source = self._request.source
+        is_alone = "stats" in source.names or self._request.limit is not None
+        return base.lanes(source, self._request.batch_size, 1 if is_alone else _LANES)
 
     def _note(self, base: Checkpoint) -> None:
         cost = base.cost

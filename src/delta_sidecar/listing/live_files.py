@@ -8,6 +8,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import pyarrow as pa
+
 from delta_sidecar.errors import CorruptIndexError, CorruptLogError, LogGapError, VersionNotFoundError
 from delta_sidecar.listing.base import Base, BaseCounts, BasePlan, LiveRows
 from delta_sidecar.listing.checkpoint_plan import CheckpointPlan
@@ -17,6 +19,7 @@ from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange
 from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.settings import Settings
 from delta_sidecar.storage.store import is_local
 
 _log = logging.getLogger(__name__)
@@ -49,6 +52,15 @@ def plan_base(snapshot: Snapshot, request: FileRequest) -> BasePlan | None:
     if not isinstance(base, Base):
         raise TypeError(f"{base} cannot be listed")
     return base.plan(snapshot.store, request)
+
+
+def live_rows(snapshot: Snapshot, columns: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
+    """All live files of a version, with the named columns."""
+    settings = Settings(batch_size=batch_size, commit_parallelism=snapshot.parallelism)
+    request = FileRequest(tuple(columns), settings=settings, stats_batch_size=batch_size)
+    for live in LiveFiles(snapshot, request, plan_base(snapshot, request), at_once=False):
+        if live.rows.num_rows:
+            yield live.rows
 
 
 class LiveFiles:

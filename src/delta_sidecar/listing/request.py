@@ -27,6 +27,8 @@ class FileRequest:
     """The predicate, and what follows from it for time buckets."""
     limit: int | None = None
     settings: Settings = field(default_factory=Settings)
+    stats_batch_size: int = 2_048
+    """Rows read at a time when each carries a kilobyte of JSON stats."""
 
     @classmethod
     def of(
@@ -60,6 +62,12 @@ class FileRequest:
     def settled_source(self) -> FileColumns:
         """What is left to read where the stats have had their say."""
         return source_columns(self.output, self.pruner, stats_are_settled=True)
+
+    @property
+    def batch_size(self) -> int:
+        """Rows read at a time."""
+        most = self.settings.batch_size
+        return min(most, self.stats_batch_size) if "stats" in self.source.names else most
 
     @cached_property
     def stats_may_not_matter(self) -> bool:

@@ -7,7 +7,6 @@ from itertools import compress, islice
 from typing import Any, TypeAlias
 
 from delta_sidecar.listing.base import LiveRows
-from delta_sidecar.listing.checkpoint_plan import STATS_BATCH
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.commits import Adds, CommitBytes, file_actions, rows_of
 from delta_sidecar.log.file_keys import KeyMaker
@@ -55,7 +54,7 @@ class Tail:
     def _merged(self, adds: Iterator[AddsOfCommit], at_once: int) -> Iterator[list[AddsOfCommit]]:
         """Adds of neighbours together, after the first few: a batch costs as much as a thousand rows."""
         yield from ([some] for some in islice(adds, at_once))
-        most = STATS_BATCH if "stats" in self._request.source.names else _MERGED_ROWS
+        most = min(_MERGED_ROWS, self._request.batch_size)
         held: list[AddsOfCommit] = []
         count = 0
         for some in adds:

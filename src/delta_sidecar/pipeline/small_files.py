@@ -9,17 +9,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.index.build.live import tail_of
-from delta_sidecar.log.checkpoint_rows import FileColumns
+from delta_sidecar.listing.live_files import live_rows
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.values.bucket_columns import literal, quoted
 from delta_sidecar.values.types import StructField
 
-_COLUMNS: Final = FileColumns(("path", "size", "partition_values", "deletion_vector"))
+_COLUMNS: Final = ("path", "size", "partition_values", "deletion_vector")
 _BATCH_ROWS: Final = 20_000
 Values: TypeAlias = tuple[str | None, ...]
 """Partition values as the log has them, in the order of the partition columns."""
@@ -52,22 +50,11 @@ def partition_fields(snapshot: Snapshot) -> list[StructField]:
 
 def _small_files(snapshot: Snapshot, small: int, names: Sequence[str]) -> Iterator[tuple[Values, int]]:
     limit = arrays.int64s([small])[0]
-    for batch in _live(snapshot):
+    for batch in live_rows(snapshot, _COLUMNS, _BATCH_ROWS):
         few = batch.filter(pc.less(batch.column("size"), limit))
         for pairs, size in zip(few.column("partition_values").to_pylist(), few.column("size").to_pylist()):
             values = dict(pairs or ())
             yield tuple(values.get(name) or None for name in names), size
-
-
-def _live(snapshot: Snapshot) -> Iterator[pa.RecordBatch]:
-    tail = tail_of(snapshot)
-    yield from tail.rows()
-    base = snapshot.open_base()
-    if base is not None:
-        try:
-            yield from tail.replay.base(base.rows(_COLUMNS, _BATCH_ROWS))
-        finally:
-            base.close()
 
 
 def predicate(buckets: Sequence[Bucket], fields: Sequence[StructField]) -> str | None:

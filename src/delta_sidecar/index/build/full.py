@@ -21,14 +21,14 @@ import pyarrow as pa
 from delta_sidecar.errors import CorruptLogError, ObjectExistsError
 from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build_job import Build, part_slices
-from delta_sidecar.index.build.live import live_rows
 from delta_sidecar.index.build.part_writer import write_part
 from delta_sidecar.index.build.sorted_runs import Runs, SpillFile
 from delta_sidecar.index.format.index_names import part_id, single_id
 from delta_sidecar.index.format.manifest import text_of
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import MANIFEST_KEY, ROW_GROUP_ROWS
-from delta_sidecar.index.stats.index_rows import index_rows, joined, sorted_rows
+from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, joined, sorted_rows
+from delta_sidecar.listing.live_files import live_rows
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _parts(build: Build) -> list[PartEntry]:
         # The file is closed after the threads that write to it have ended.
         file = stack.enter_context(SpillFile(build.options.temporary_directory))
         pool = stack.enter_context(_threads(limits.threads))
-        batches = live_rows(build.snapshot, limits.batch_rows)
+        batches = live_rows(build.snapshot, SOURCE_COLUMNS.names, limits.batch_rows)
         typed = map_ahead(pool, partial(index_rows, layout=build.layout), batches, ahead=limits.threads + 1)
         groups = grouped(_told(build, typed), limits.run_bytes)
         first, second = next(groups, []), next(groups, None)

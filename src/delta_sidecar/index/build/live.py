@@ -19,8 +19,6 @@ from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, newest_first
 
-BATCH_ROWS = 20_000
-
 
 @dataclass(slots=True)
 class Tail:
@@ -76,18 +74,6 @@ def tail_after(snapshot: Snapshot, version: int) -> Tail:
     if missing is not None:
         raise LogGapError(f"commit {missing} is gone, so nothing can be built on version {version}")
     return Tail(snapshot, tuple(CommitRange(v, v, listing.commits[v]) for v in wanted))
-
-
-def live_rows(snapshot: Snapshot, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """All live files of the snapshot, as builders read them."""
-    tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
-    yield from tail.rows()
-    base = snapshot.open_base()
-    if base is not None:
-        try:
-            yield from tail.replay.base(base.rows(SOURCE_COLUMNS, batch_rows))
-        finally:
-            base.close()
 
 
 def count_files(snapshot: Snapshot, limit: int) -> int:
