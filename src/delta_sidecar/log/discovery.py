@@ -15,13 +15,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from delta_sidecar.errors import ObjectNotFoundError, StorageError
+from delta_sidecar.errors import ObjectNotFoundError
 from delta_sidecar.log.actions import LastCheckpoint
 from delta_sidecar.log.commits import HELD_LIMIT, CommitBytes
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import Listing, OtherBase
-from delta_sidecar.storage.requests import begin
+from delta_sidecar.storage.requests import begin, get_small
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 SPECULATIVE_COMMITS = 8
@@ -219,23 +219,8 @@ def _encoded(text: str) -> str:
 def _fetch_ahead(store: Store, first: int, version: int | None, most: int) -> dict[int, Future[Buffer | None]]:
     """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
     last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
-    return {v: begin(store, _get_small, store, v, most) for v in range(first, last + 1)}
-
-
-def _get_small(store: Store, version: int, most: int) -> Buffer | None:
-    """A commit, if it is there and small: a guess must not cost much."""
-    taken: list[Buffer] = []
-    stream = store.get_stream(f"{DELTA.directory}/{commit_name(version)}", most + 1)
-    try:
-        for chunk in stream:
-            taken.append(chunk)
-            if sum(map(len, taken)) > most:
-                return None
-    except StorageError:
-        return None
-    finally:
-        getattr(stream, "close", lambda: None)()
-    return taken[0] if len(taken) == 1 else b"".join(taken)
+    directory = DELTA.directory
+    return {v: begin(store, get_small, store, f"{directory}/{commit_name(v)}", most) for v in range(first, last + 1)}
 
 
 def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: Listing, commits: CommitBytes) -> None:

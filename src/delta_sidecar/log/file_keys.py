@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
@@ -43,6 +43,9 @@ class HasKey(Protocol):
     def deletionVector(self) -> DeletionVector | None: ...
 
 
+_NO_KEYS: Final = arrays.binaries([])
+
+
 class KeyMaker:
     """Makes replay keys for the table at `root_uri`."""
 
@@ -65,6 +68,8 @@ class KeyMaker:
 
     def key_array(self, files: Sequence[HasKey]) -> pa.BinaryArray:
         """As `key_list`, without an object for each key where that can be."""
+        if not files:
+            return _NO_KEYS
         if any(map(_vector_of, files)):
             return arrays.binaries([self.key(file.path, file.deletionVector) for file in files])
         return self._canonical_array(arrays.strings([file.path for file in files]))

@@ -69,8 +69,8 @@ class KeyChunk:
     def _whole(self, stems: pa.BinaryArray) -> pa.BinaryArray:
         if not self.prefix and not self.suffix:
             return stems
-        pieces = _scalar(self.prefix), stems, _scalar(self.suffix), _scalar(b"")
-        return pc.binary_join_element_wise(*pieces, memory_pool=arrays.streaming_pool())
+        prefix, suffix, between = arrays.binaries([self.prefix, self.suffix, b""])
+        return pc.binary_join_element_wise(prefix, stems, suffix, between, memory_pool=arrays.streaming_pool())
 
     def ascending(self) -> KeyChunk:
         """The same keys in order."""
@@ -134,10 +134,6 @@ def _common_suffix(keys: KeyBytes, one: bytes, after: int) -> bytes:
             break
         length += 8
     return one[len(one) - length :]
-
-
-def _scalar(value: bytes) -> Any:
-    return arrays.binaries([value])[0]
 
 
 def in_order(array: pa.BinaryArray, by: pa.BinaryArray) -> pa.BinaryArray:

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from delta_sidecar.errors import StorageError
 from delta_sidecar.flow.pool import side_by_side, submit
 from delta_sidecar.storage.ranges import DEFAULT_GAP, coalesce, cut
 from delta_sidecar.storage.store import Buffer, ByteRange, Store, is_local
@@ -26,6 +27,22 @@ def begin(store: Store, function: Callable[P, R], /, *args: P.args, **kwargs: P.
     except Exception as error:
         done.set_exception(error)
     return done
+
+
+def get_small(store: Store, path: str, most: int) -> Buffer | None:
+    """An object, if it is there and has at most so many bytes: a guess must not cost much."""
+    taken: list[Buffer] = []
+    stream = store.get_stream(path, most + 1)
+    try:
+        for chunk in stream:
+            taken.append(chunk)
+            if sum(map(len, taken)) > most:
+                return None
+    except StorageError:
+        return None
+    finally:
+        getattr(stream, "close", lambda: None)()
+    return taken[0] if len(taken) == 1 else b"".join(taken)
 
 
 def fetch_ranges(
