@@ -109,8 +109,6 @@ class LiveFiles:
             if not base.hide_rows_out(self._replay):
                 raise
             return error
-        finally:
-            base.close()
 
     def _take_next_base(self, error: Broken) -> tuple[CommitRange, ...]:
         """Go on with the next base; the commits between it and the broken one."""

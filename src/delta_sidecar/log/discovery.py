@@ -219,8 +219,8 @@ def _encoded(text: str) -> str:
 def _fetch_ahead(store: Store, first: int, version: int | None, most: int) -> dict[int, Future[Buffer | None]]:
     """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
     last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
-    directory = DELTA.directory
-    return {v: begin(store, get_small, store, f"{directory}/{commit_name(v)}", most) for v in range(first, last + 1)}
+    paths = {v: f"{DELTA.directory}/{commit_name(v)}" for v in range(first, last + 1)}
+    return {v: begin(store, get_small, store, path, most) for v, path in paths.items()}
 
 
 def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: Listing, commits: CommitBytes) -> None:

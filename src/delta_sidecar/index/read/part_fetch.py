@@ -90,6 +90,8 @@ class PartFetch:
 
     def close(self) -> None:
         """Send for nothing more."""
+        if self._stopped:
+            return
         self._stopped = True
         for ahead in (self._cores, self._stats):
             if ahead is not None:
