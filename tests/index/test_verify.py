@@ -17,7 +17,8 @@ from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.format.manifest import Manifest, Sort, decode, encode, parts_json
 from delta_sidecar.index.format.part_entries import FileEntry
-from delta_sidecar.index.verify.verify import VerifyReport, verify, verify_index
+from delta_sidecar.index.verify import verify
+from delta_sidecar.index.verify.verify import VerifyReport, verify_index
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
