@@ -197,6 +197,7 @@ def test_a_table_made_again_at_the_same_place(tmp_path: Path) -> None:
     report = build_index(store, options=FINE)
     assert (report.mode, report.files) == ("full", 1)
     assert_index_is(store, 0, log.state().files.values())
+    assert read_hint(store, SIDECARS) == 0, "not the old table's newer index"
     report = verify_index(store)
     assert report.ok
     assert report.version == 0

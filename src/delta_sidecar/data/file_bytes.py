@@ -133,7 +133,9 @@ def _naming(log_path: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ObjectNotFoundError):
-        raise CorruptDataError(f"data file {log_path!r} is missing; restore it or repair the table") from None
+        raise CorruptDataError(
+            f"data file {log_path!r} is missing: vacuumed, if this version is an old one; else restore it"
+        ) from None
     except PermissionError as error:
         raise AccessDeniedError(f"data file {log_path!r} may not be read: {error.strerror}") from None
     except CorruptDataError as error:

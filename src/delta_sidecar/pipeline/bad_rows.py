@@ -50,10 +50,13 @@ def _append(frame: DataFrame, place: str, once: tuple[str, int] | None) -> None:
         frame.repartition(1).write.format("delta").mode("append").options(**options).save(place)
 
 
-def count_bad_rows(spark: SparkSession, place: str, batch: str) -> int:
-    """How many rows of a batch are in the table of bad rows."""
+def are_same_bad_rows(frame: DataFrame, place: str, batch: str) -> bool:
+    """Whether the table of bad rows has the rows of a frame, and no others, for that batch."""
     with spark_failures(f"{place}: the bad rows cannot be read"):
-        return spark.read.format("delta").load(place).where(f"batch = {literal(batch)}").count()
+        there = frame.sparkSession.read.format("delta").load(place).where(f"batch = {literal(batch)}")
+        columns = ("file", "raw", "raw_bytes")
+        ours, theirs = frame.select(*columns), there.select(*columns)
+        return not ours.exceptAll(theirs).union(theirs.exceptAll(ours)).limit(1).count()
 
 
 def refuse(

@@ -16,6 +16,7 @@ from delta_sidecar.pipeline.bad_rows import refuse
 from delta_sidecar.pipeline.contract import (
     CORRUPT,
     RESCUED,
+    SCHEMA,
     Contract,
     find_type,
     hold,
@@ -25,9 +26,18 @@ from delta_sidecar.pipeline.contract import (
     with_field,
     without,
 )
-from delta_sidecar.pipeline.event_time import EVENT_TIME, EventTime, bucket_number, event_time, time_name, with_time
+from delta_sidecar.pipeline.event_time import (
+    EPOCHS,
+    EVENT_TIME,
+    EventTime,
+    bucket_number,
+    event_time,
+    time_name,
+    with_time,
+)
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.file_layout import count_buckets
+from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.pipeline.parsing import LEFT, PROBLEMS, RAW, REASON
 from delta_sidecar.pipeline.records.csv_records import checked_names
 from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
@@ -38,7 +48,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME)
+NO_TIME: Final = "__no_time"
+"""The column that says why a time cannot be read."""
+_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, NO_TIME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +133,7 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         schema = without(schema_of(demands.schema), demands.bucket_column)
         if target is not None:
             own = without(schema, demands.time_name)
-            grown = hold(own, Contract(target.schema, demands.merge), "the schema").grown
+            grown = hold(own, Contract(target.schema, demands.merge), SCHEMA).grown
             schema = _retyped(schema, target.schema)
     elif target is not None:
         schema = target.schema
@@ -204,7 +216,16 @@ class _Parsing:
         frame = parsing.parsed(self.lines, replace(order, rescue=True) if keep_raw else order)
         if keep_raw and self.lines.source.flag("multiLine"):
             frame = _with_record(frame)
+        if keep_raw:
+            frame = frame.selectExpr("*", f"{self._no_time(frame)} AS {NO_TIME}")
         return _timed(frame, demands, wanted, self.lines.label)
+
+    def _no_time(self, frame: DataFrame) -> str:
+        """SQL: why the time of a row cannot be read, where it cannot."""
+        demands = self.demands
+        schema = without(_columns(frame), demands.bucket_column)
+        time = event_time(schema, demands.time_column, self.lines.label, demands.time_format)
+        return _no_time(time, demands)
 
 
 def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
@@ -239,11 +260,13 @@ def _extras(lines: Lines) -> StructType:
 def _check_extras(lines: Lines, names: Sequence[str]) -> None:
     extras = {name.casefold() for name in lines.extras}
     if both := [name for name in names if name.casefold() in extras]:
-        raise InputError(
-            f"{lines.label}: column {both[0]} stands both in the records and beside them (in the names of their "
-            "directories, for files); pass --read-option directoryColumns=false to take the records', "
-            "or give a message's column another name (--kafka-columns offset=NAME)"
+        way = (
+            "give the message's column another name (--kafka-columns offset=NAME)"
+            if is_kafka(lines.source.uri)
+            else "pass --read-option directoryColumns=false to take the records'"
         )
+        beside = "message" if is_kafka(lines.source.uri) else "names of their directories"
+        raise InputError(f"{lines.label}: column {both[0]} stands both in the records and in the {beside}; {way}")
 
 
 def _with_corrupt(contract: Contract, target: Target | None) -> Contract:
@@ -273,7 +296,7 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
     """Reason, origin and text of the records that cannot be in the table."""
     frame, _ = rows.timed(contract, keep_raw=True)
     return frame.where(f"{REASON} IS NOT NULL OR {_is_bad_time(frame)}").selectExpr(
-        f"coalesce({REASON}, {literal(_no_time(rows.demands))}) AS {REASON}", ORIGIN, RAW
+        f"coalesce({REASON}, {NO_TIME}) AS {REASON}", ORIGIN, RAW
     )
 
 
@@ -315,7 +338,7 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
     seen = _counted_rows(frame, time, demands, groups[0].label, may_be_bad)
     bad = None
     if seen is not None and seen.bad_rows:
-        pieces = [_bad_of_rows(group, t) for group, (_, t) in zip(groups, timed) if t.may_be_bad]
+        pieces = [_bad_of_rows(group, t, demands) for group, (_, t) in zip(groups, timed) if t.may_be_bad]
         pieces += [group.frame.where(f"{REASON} IS NOT NULL").select(REASON, ORIGIN, RAW) for group in judged]
         bad = reduce(lambda a, b: a.unionByName(b), pieces)
         if not demands.allow_bad:
@@ -359,11 +382,11 @@ def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: st
         return survey(frame, number) if may_be_bad else Survey(count_buckets(frame, number))
 
 
-def _bad_of_rows(group: Rows, time: EventTime) -> DataFrame:
+def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
     origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
     raw = _as_json(without(group.frame.schema, ORIGIN, REASON, RAW))
-    reason = literal(f"{time.column} is no time")
+    reason = _no_time(time, demands)
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
 
 
@@ -390,8 +413,13 @@ def _is_bad_time(frame: DataFrame) -> str:
     return f"coalesce({BAD_TIME}, false)" if BAD_TIME in frame.columns else "false"
 
 
-def _no_time(demands: Demands) -> str:
-    return f"{demands.time_column} is no time"
+def _no_time(time: EventTime, demands: Demands) -> str:
+    """SQL: why a time cannot be read."""
+    reason = literal(f"{demands.time_column} is no time")
+    if demands.time_format is not None:
+        return reason
+    asked = f"{demands.time_column} is a number: say what it counts (--time-format {', '.join(EPOCHS)})"
+    return f"CASE WHEN ({time.given}) RLIKE '^[+-]?[0-9]+([.][0-9]+)?$' THEN {literal(asked)} ELSE {reason} END"
 
 
 def _number(time: EventTime, demands: Demands) -> str:

@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType
 
 RESCUED: Final = "_rescued"
+SCHEMA: Final = "the schema"
+"""What a schema that is given is called, where it is held to a table."""
 CORRUPT: Final = "_corrupt_record"
-RESERVED: Final = frozenset(("__origin", "__left", "__reason", "__raw", "__problems", "__bad_time", "__time"))
+RESERVED: Final = frozenset(
+    ("__origin", "__left", "__reason", "__raw", "__problems", "__bad_time", "__no_time", "__time")
+)
 """Columns that stand beside those of a batch while it is made ready."""
 
 
@@ -77,18 +81,41 @@ def schema_of(given: StructType | str) -> StructType:
     from pyspark.sql.types import StructType as Struct
 
     if not isinstance(given, str):
-        return given
+        return _checked(given)
     text = given.strip()
     if text.startswith("{"):
         import json
 
         try:
-            return Struct.fromJson(json.loads(text))
+            return _checked(Struct.fromJson(json.loads(text)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"the schema is no Spark schema in JSON: {error!r}") from None
     with spark_failures("the schema is no DDL"):
         made: StructType = Struct.fromDDL(text)  # type: ignore[assignment]
-        return made
+    return _checked(made)
+
+
+def _checked(schema: StructType) -> StructType:
+    """The schema; a length of text in it is refused, for nobody would hold the texts to it."""
+    for field in schema.fields:
+        if kind := _with_length(field.dataType):
+            raise UnsupportedTypeError(f"the schema has column {field.name} with a {kind}: write STRING instead")
+    return schema
+
+
+def _with_length(kind: Any) -> str | None:
+    """The type of text with a length inside a type; None if there is none."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.CharType | t.VarcharType):
+        return kind.simpleString()
+    if isinstance(kind, t.StructType):
+        parts: list[Any] = [field.dataType for field in kind.fields]
+    elif isinstance(kind, t.ArrayType):
+        parts = [kind.elementType]
+    else:
+        parts = [kind.keyType, kind.valueType] if isinstance(kind, t.MapType) else []
+    return next(filter(None, map(_with_length, parts)), None)
 
 
 def without(schema: StructType, *names: str) -> StructType:
@@ -293,8 +320,9 @@ def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
 
 
 def _lacking(where: str, names: Iterable[str]) -> InputError:
+    lacking = "table" if where == SCHEMA else "contract"
     return InputError(
-        f"{where} has columns that the contract lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
+        f"{where} has columns that the {lacking} lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
         "to add them, or --rescue (rescue=True) to keep them in _rescued"
     )
 

@@ -14,7 +14,7 @@ from delta_sidecar.errors import InputError, OptionError, UnknownColumnError
 from delta_sidecar.values.bucket_columns import Granularity, TimeType, day_expression, literal, quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
 EVENT_TIME: Final = "_event_time"
@@ -52,6 +52,13 @@ def _steps(time_column: str) -> list[str]:
     if len(time_column) > 2 and time_column[0] == time_column[-1] == "`":
         return [time_column[1:-1].replace("``", "`")]
     return time_column.split(".")
+
+
+def check_time_parser(spark: SparkSession, time_format: str | None) -> None:
+    """Refuse a session in which patterns mean what they did in Spark 2: in its own zone, and two-digit years as 26."""
+    policy = "spark.sql.legacy.timeParserPolicy"
+    if time_format not in (None, *EPOCHS) and str(spark.conf.get(policy, "")).upper() == "LEGACY":
+        raise OptionError(f"--time-format with a pattern needs {policy}=CORRECTED; this session has LEGACY")
 
 
 def find_column(schema: StructType, name: str, where: str) -> StructField:

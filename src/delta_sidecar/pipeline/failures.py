@@ -10,6 +10,7 @@ from delta_sidecar import errors
 from delta_sidecar.errors import DeltaSidecarError, InputError, SparkError
 
 _LONGEST = 500
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Invalid)\b: ")
 _TELLING = re.compile(r"\[([A-Z][A-Z0-9_.]+)\] ?(.*)")
 _OURS = re.compile(r"delta_sidecar\.errors\.(\w+): (.+)")
 _INPUT = (
@@ -57,9 +58,20 @@ def own_error(text: str) -> DeltaSidecarError | None:
     return kind(match[2].strip())
 
 
+def _with_cause(line: str, lines: list[str]) -> str:
+    """A line that ends where its cause would begin, with that: the end of a Python trace, or the next line."""
+    if not line.endswith(":"):
+        return line
+    raised = [other for other in lines if _RAISED.match(other)]
+    at = next((number for number, other in enumerate(lines) if other.endswith(line)), len(lines))
+    following = raised[-1:] if "Python worker" in line else lines[at + 1 : at + 2]
+    return " ".join([line, *following])
+
+
 def told(text: str) -> tuple[str, str]:
     """The condition and the line of a Java stack trace that says most: the innermost cause with a condition."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [(match[1], match[0]) for line in lines if (match := _TELLING.search(line))]
     condition, line = telling[-1] if telling else ("", lines[0] if lines else "Spark said nothing")
+    line = _with_cause(line, lines)
     return condition, line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -19,7 +19,7 @@ from delta_sidecar.errors import InputError, OptionError, SparkError, StorageErr
 from delta_sidecar.index.read.manifests import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
-from delta_sidecar.pipeline.bad_rows import bad_rows_frame, count_bad_rows, write_bad_rows
+from delta_sidecar.pipeline.bad_rows import are_same_bad_rows, bad_rows_frame, write_bad_rows
 from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
     Bucket,
@@ -33,7 +33,7 @@ from delta_sidecar.pipeline.bucketed_table import (
 )
 from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_committed
 from delta_sidecar.pipeline.contract import schema_of, without
-from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, time_name
+from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, check_time_parser, time_name
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.file_layout import (
     hashable_columns,
@@ -294,6 +294,7 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
     """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
+    check_time_parser(spark, settings.time_format)
     if settings.storage_options:
         places = [settings.table, source.uri if source else None, settings.bad_rows]
         set_storage_options(spark, [place for place in places if place], settings.storage_options)
@@ -375,11 +376,12 @@ class _Batch:
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
         # Several tables may put their bad rows into one, under the same numbers.
         once = None if self.once is None else (f"{self.once[0]} of {self.settings.table}", self.once[1])
-        write_bad_rows(bad_rows_frame(batch.bad, name), place, once, self.settings.retry)
-        if once is not None and (there := count_bad_rows(self.spark, place, name)) != batch.survey.bad_rows:
+        bad = bad_rows_frame(batch.bad, name)
+        write_bad_rows(bad, place, once, self.settings.retry)
+        if once is not None and not are_same_bad_rows(bad, place, name):
             raise InputError(
-                f"{self.settings.table}: this batch has {batch.survey.bad_rows:,} bad rows, and one of its number had "
-                f"{there:,}: it is another batch; give it another --batch-id"
+                f"{self.settings.table}: a batch of this number had other bad rows than the "
+                f"{batch.survey.bad_rows:,} of this one: it is another batch; give it another --batch-id"
             )
         self.bad_rows = batch.survey.bad_rows
 

@@ -177,9 +177,13 @@ def infer_format(uri: str, storage_options: Mapping[str, str] | None = None) -> 
             known.setdefault(file_format, name)
         if len(known) > 1 and not _GLOB.search(uri):
             names = " and ".join(known.values())
-            raise InputError(f"{uri} holds files of several formats ({names}); give a pattern, such as {uri}/*.json")
+            kind, name = next(iter(known.items()))
+            glob = f"--format {kind} --read-option pathGlobFilter=*.{name.rpartition('.')[2]}"
+            raise InputError(f"{uri} holds files of several formats ({names}); take those of one: {glob}")
     if known:
         return next(iter(known))
+    if _is_missing(uri):
+        raise InputError(f"{uri} does not exist")
     if ending is not None:
         return ending
     raise InputError(f"cannot tell the format of {uri}: no Delta log, no .parquet, .json or .csv there; give --format")
@@ -194,6 +198,12 @@ def _root(uri: str) -> str:
 def _is_directory(uri: str) -> bool:
     location = parse_location(uri)
     return location.scheme == "file" and os.path.isdir(location.path)
+
+
+def _is_missing(uri: str) -> bool:
+    """Whether it is a local path, and nothing is there."""
+    location = parse_location(_root(uri))
+    return location.scheme == "file" and not os.path.exists(location.path)
 
 
 def _ending(name: str) -> str:
@@ -227,7 +237,20 @@ class File:
 def list_files(spark: SparkSession, source: Source) -> list[File]:
     """All files at the place, in the order of their names, subdirectories too."""
     with spark_failures(f"{source.uri} cannot be listed"):
-        return files_of(_names_reader(spark.read, source).load(source.place))
+        frame = _names_reader(spark.read, source).load(source.place)
+        files = files_of(frame)
+        # Spark hands no empty file to a task: of text that is right, Parquet is never empty.
+        is_filtered = bool(source.only(_FILE_OPTIONS))
+        if source.format == "parquet" and not is_filtered:
+            given = {_bare(file.path) for file in files}
+            if empty := [path for path in map(unquote, frame.inputFiles()) if _bare(path) not in given]:
+                raise InputError(f"{min(empty)} is no Parquet file: it is empty")
+        return files
+
+
+def _bare(path: str) -> str:
+    """A path without the many ways to write its beginning."""
+    return path.rpartition(":")[2].lstrip("/")
 
 
 def stream_files(spark: SparkSession, source: Source) -> DataFrame:
@@ -494,14 +517,24 @@ def _footer(store: Store, path: str, file: File) -> pa.Schema:
         needed = int.from_bytes(bytes(end[-8:-4]), "little") + 8
         if size < needed <= file.size:
             end = store.get_range(path, file.size - needed, needed)
-        schema = pq.read_metadata(pa.BufferReader(bytes(end))).schema.to_arrow_schema()
+        stored = pq.read_metadata(pa.BufferReader(bytes(end))).schema
+        schema = stored.to_arrow_schema()
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file.path} is no Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
-    return pa.schema([_without_notes(column) for column in schema])
+    leaves = (stored.column(at).physical_type for at in range(len(stored.names)))
+    return pa.schema([pa.field(column.name, _as_spark_reads(column.type, leaves), True) for column in schema])
 
 
-def _without_notes(column: pa.Field) -> pa.Field:
-    return pa.field(column.name, column.type, True)
+def _as_spark_reads(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
+    """The type with times of INT96, which Arrow has for nanoseconds, as the instants that Spark takes them for. The
+    leaves of all columns are told in turn."""
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_as_spark_reads(part.type, leaves)) for part in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_as_spark_reads(kind.key_type, leaves), _as_spark_reads(kind.item_type, leaves))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_as_spark_reads(kind.value_type, leaves))
+    return pa.timestamp("us", "UTC") if next(leaves) == "INT96" else kind
 
 
 def _parquet(
@@ -532,7 +565,8 @@ def _is_nanos(kind: pa.DataType) -> bool:
 def _of_nanos(sql: str, kind: pa.DataType, depth: int) -> str:
     """SQL: a value whose times are numbers of nanoseconds, as times of microseconds."""
     if _is_nanos(kind):
-        micros = f"(({sql} - pmod({sql}, 1000L)) div 1000L)"
+        # Rounded down, whatever the sign, and without a number beyond those there are.
+        micros = f"({sql} div 1000L - CASE WHEN {sql} % 1000L < 0 THEN 1L ELSE 0L END)"
         if kind.tz is not None:
             return f"timestamp_micros({micros})"
         return f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01 00:00:00')"

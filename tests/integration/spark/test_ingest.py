@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from delta_sidecar import DeltaTable, InputError, UnknownColumnError
+from delta_sidecar import DeltaTable, InputError, OptionError, UnknownColumnError, UnsupportedTypeError
 from delta_sidecar.pipeline.event_time import bucket_number, parsed_text
 from delta_sidecar.pipeline.ingest import IngestSummary, ingest
 from delta_sidecar.values.bucket_columns import GRANULARITIES, TIME_TYPES, TimeType
@@ -156,7 +160,10 @@ def test_times_that_are_none_are_put_aside_or_refused(table: SparkTable, tmp_pat
     agrees(table, done)
     aside = table.spark.read.format("delta").load(str(tmp_path / "bad")).collect()
     assert sorted(json.loads(row.raw)["ts"] for row in aside) == sorted(bad)
-    assert {(row.reason, row.file) for row in aside} == {("ts is no time", None)}
+    assert {row.file for row in aside} == {None}
+    for row in aside:
+        asks = json.loads(row.raw)["ts"].isdigit()
+        assert row.reason.startswith("ts is a number: say what it counts" if asks else "ts is no time")
 
 
 def test_bad_rows_of_a_batch_are_written_once(
@@ -207,7 +214,7 @@ def test_a_batch_of_the_same_number_with_other_bad_rows_is_refused(
         with pytest.raises(RuntimeError, match="gone"):
             run()
     (tmp_path / "in" / "2.json").write_text('{"ts": "!"}\n')
-    with pytest.raises(InputError, match="this batch has 2 bad rows, and one of its number had 1"):
+    with pytest.raises(InputError, match="other bad rows than the 2 of this one"):
         run()
 
 
@@ -480,3 +487,84 @@ def test_a_delta_source_is_read_at_one_version(table: SparkTable, tmp_path: Path
     done = ingest(source.root, table.root, "ts", spark=table.spark, bad_rows=aside, on_progress=meanwhile)
     assert (done.rows, done.bad_rows) == (1, 1)
     assert [row.id for row in table.frame().collect()] == [1]
+
+
+@pytest.mark.parametrize(
+    "kind", ["VARCHAR(10)", "CHAR(5)", "ARRAY<VARCHAR(3)>", "STRUCT<a: CHAR(2)>", "MAP<STRING, CHAR(2)>"]
+)
+def test_a_length_of_text_is_refused(table: SparkTable, tmp_path: Path, kind: str) -> None:
+    (tmp_path / "a.json").write_text('{"ts":"2026-02-10T23:45:00Z","v":"abc"}')
+    with pytest.raises(UnsupportedTypeError, match=r"column v with a (var)?char\(\d+\): write STRING"):
+        ingest(tmp_path / "a.json", table.root, "ts", spark=table.spark, schema=f"ts TIMESTAMP, v {kind}")
+    assert not table.root.exists()
+
+
+def test_times_as_spark_and_pandas_write_them(table: SparkTable, tmp_path: Path) -> None:
+    """INT96, which is Spark's default, at any depth; and the first nanosecond there is."""
+    source = tmp_path / "source"
+    source.mkdir()
+    ends = [pd.Timestamp.min.value, pd.Timestamp.max.value, -1, 0]
+    times = pa.array(ends, pa.int64()).cast(pa.timestamp("ns"))
+    inner = pa.StructArray.from_arrays([pa.array([1, 2, 3, 4]), times], ["n", "at"])
+    pq.write_table(pa.table({"ts": times, "s": inner}), source / "plain.parquet")
+    modern = pa.array([dt.datetime(2026, 2, 10, 23, 45, 0, 123456)] * 2, pa.timestamp("us"))
+    lists = pa.ListArray.from_arrays([0, 1, 2], modern)
+    nested = pa.table(
+        {"ts": modern, "s": pa.StructArray.from_arrays([pa.array([1, 2]), modern], ["n", "at"]), "l": lists}
+    )
+    pq.write_table(nested, source / "old.parquet", use_deprecated_int96_timestamps=True)
+    first = ingest(source / "plain.parquet", table.root, "ts", spark=table.spark)
+    rows = table.frame().selectExpr("CAST(ts AS STRING) AS ts", "CAST(s.at AS STRING) AS at", "s.n").collect()
+    assert first.rows == 4
+    expected = [
+        "1677-09-21 00:12:43.145224",
+        "2262-04-11 23:47:16.854775",
+        "1969-12-31 23:59:59.999999",
+        "1970-01-01 00:00:00",
+    ]
+    assert {row.n: (row.ts, row.at) for row in rows} == {n: (text, text) for n, text in enumerate(expected, 1)}
+    other = SparkTable(table.spark, tmp_path / "other")
+    ingest(source / "old.parquet", other.root, "ts", spark=table.spark)
+    found = (
+        other.frame().selectExpr("unix_micros(ts) AS t", "unix_micros(s.at) AS a", "unix_micros(l[0]) AS l").distinct()
+    )
+    micros = int(dt.datetime(2026, 2, 10, 23, 45, 0, 123456, dt.UTC).timestamp() * 1e6)
+    assert [tuple(row) for row in found.collect()] == [(micros, micros, micros)]
+
+
+def test_an_empty_parquet_file_is_refused(table: SparkTable, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"ts": ["2026-02-10"]}), tmp_path / "a b.parquet")
+    (tmp_path / "c%20d.parquet").touch()
+    with pytest.raises(InputError, match=r"c%20d.parquet is no Parquet file: it is empty"):
+        ingest(tmp_path, table.root, "ts", spark=table.spark)
+
+
+def test_a_batch_of_a_number_with_other_bad_rows_is_refused(table: SparkTable, tmp_path: Path) -> None:
+    source, aside = tmp_path / "x.json", tmp_path / "aside"
+    good = '{"ts":"2026-02-10T23:45:00Z"}\n'
+    source.write_text(good + "{broken")
+    shared: dict[str, Any] = {"spark": table.spark, "bad_rows": aside, "app_id": "a", "batch_id": 1}
+    ingest(source, table.root, "ts", **shared)
+    shutil.rmtree(table.root)
+    source.write_text(good + "{other broken")
+    with pytest.raises(InputError, match="other bad rows than the 1 of this one"):
+        ingest(source, table.root, "ts", **shared)
+    source.write_text(good + "{broken")
+    assert ingest(source, table.root, "ts", **shared).bad_rows == 1
+
+
+def test_a_number_for_a_time_is_asked_what_it_counts(table: SparkTable, tmp_path: Path) -> None:
+    ingest(table.spark.sql(EVENTS), table.root, "ts")
+    for name, text in (("a.json", '{"ts": 1794880493489}'), ("b.csv", "id,ts\n1,1794880493489\n")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(InputError, match=r"ts is a number: say what it counts .--time-format epoch-seconds, "):
+            ingest(tmp_path / name, table.root, "ts", spark=table.spark)
+
+
+def test_patterns_of_an_older_spark_are_refused(table: SparkTable, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"ts":"10/02/1850"}')
+    with (
+        with_setting(table.spark, "spark.sql.legacy.timeParserPolicy", "LEGACY"),
+        pytest.raises(OptionError, match=r"needs spark.sql.legacy.timeParserPolicy=CORRECTED"),
+    ):
+        ingest(tmp_path / "a.json", table.root, "ts", spark=table.spark, time_format="dd/MM/yyyy")

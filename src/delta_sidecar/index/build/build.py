@@ -77,7 +77,7 @@ def build_index(
         found, notes = find_base(snapshot)
         _remember(build, found)
         if found is not None and _is_current(found, build):
-            give_hint(store, build.directory, build.version)
+            give_hint(store, build.directory, build.version, snapshot.listing.head)
             return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
         made = _parts(build, found, notes, whole)
         manifest = build.manifest(made.parts)

@@ -17,6 +17,8 @@ from delta_sidecar.errors import CorruptIndexError, ObjectChangedError, ObjectEx
 from delta_sidecar.index.format.index_names import HINT, lease_name, manifest_name
 from delta_sidecar.index.format.manifest import Hint, Manifest, encode
 from delta_sidecar.index.read.manifests import check_parts, read_hint, usable_manifest
+from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.log_names import commit_name
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage.store import Store
 
@@ -64,7 +66,7 @@ def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: boo
             store.replace(path, data, present.etag)
         except ObjectChangedError:
             return publish(snapshot, directory, manifest)
-    give_hint(store, directory, manifest.version)
+    give_hint(store, directory, manifest.version, snapshot.listing.head)
     return manifest
 
 
@@ -76,14 +78,21 @@ def _usable(snapshot: Snapshot, directory: str, version: int) -> Manifest | None
         return None
 
 
-def give_hint(store: Store, directory: str, version: int) -> None:
-    """Point at this manifest unless the hint points at it already, or at a newer one that is there."""
+def give_hint(store: Store, directory: str, version: int, head: int) -> None:
+    """Point at this manifest unless the hint points at it already, or at a newer one that is there. One beyond the
+    `head`, whose commit is not there, is of a table that was here before."""
     present = read_hint(store, directory)
     if present == version:
         return
-    if present is not None and present > version and _exists(store, f"{directory}/{manifest_name(present)}"):
+    if present is not None and present > version and _is_there(store, directory, present, head):
         return
     store.replace(f"{directory}/{HINT}", msgspec.json.encode(Hint(version)), None)
+
+
+def _is_there(store: Store, directory: str, version: int, head: int) -> bool:
+    """Whether an index of a version is there, and the version itself."""
+    is_version = version <= head or _exists(store, f"{DELTA.directory}/{commit_name(version)}")
+    return is_version and _exists(store, f"{directory}/{manifest_name(version)}")
 
 
 def _exists(store: Store, path: str) -> bool:

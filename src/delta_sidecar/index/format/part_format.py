@@ -56,7 +56,9 @@ def read_checked(store: Store, path: str, entry: FileEntry) -> Buffer:
     if len(data) != entry.size:
         raise CorruptIndexError(f"{path} has {len(data)} bytes instead of {entry.size}; build the index again")
     if zlib.crc32(data) != entry.crc32:
-        raise CorruptIndexError(f"{path} is damaged: its checksum does not agree; build the index again")
+        raise CorruptIndexError(
+            f"{path} is damaged: its checksum does not agree; build the index again with `sidecar build --full`"
+        )
     return data
 
 
@@ -67,7 +69,9 @@ def guarded(name: str) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError) as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CorruptIndexError(f"{name} cannot be read ({first_line}); build the index again") from None
+        raise CorruptIndexError(
+            f"{name} cannot be read ({first_line}); build the index again with `sidecar build --full`"
+        ) from None
 
 
 def nested(leaves: Mapping[Path, pa.Array]) -> pa.StructArray:

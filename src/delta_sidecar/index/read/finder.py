@@ -123,7 +123,7 @@ class IndexFinder:
             self._ask(directory, {named}, None)
             found = self._tried(self._candidates[-1], listing, version)
             if found is not None:
-                _log.warning("no hint names the index of version %d; build it again", named)
+                _log.info("the index of version %d was found by its name; no hint names it", named)
                 return found
         return None
 

@@ -180,7 +180,10 @@ def fetch_core(store: Store, directory: str, part: PartEntry, by_ranges: bool = 
     ranged = _fetch_end(store, path, part.core) if by_ranges and part.core.size > WHOLE_CORE else None
     file = ranged or PartFile.of(_fetch_whole(store, path, part.core), path)
     if sum(file.group_rows) != part.rows or ("path",) not in file.leaves:
-        raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
+        raise CorruptIndexError(
+            f"{path} does not hold the {part.rows} rows its manifest says; "
+            "build the index again with `sidecar build --full`"
+        )
     return file
 
 
@@ -195,7 +198,10 @@ def fetch_stats(
         ranged.fetch(range(ranged.metadata.num_row_groups), ranged.positions(paths))
     file = ranged or PartFile.of(_fetch_whole(store, path, part.stats), path)
     if sum(file.group_rows) != part.rows:
-        raise CorruptIndexError(f"{path} does not hold the {part.rows} rows its manifest says; build the index again")
+        raise CorruptIndexError(
+            f"{path} does not hold the {part.rows} rows its manifest says; "
+            "build the index again with `sidecar build --full`"
+        )
     return file
 
 
@@ -210,7 +216,10 @@ def _fetch_end(store: Store, path: str, entry: FileEntry) -> RangedPartFile | No
     with _as_broken(path):
         end = store.get_range(path, entry.size - length, length)
     if footer_crc32(end, entry.footer) != entry.footer_crc32:
-        raise CorruptIndexError(f"{path} is damaged: the checksum of its footer does not agree; build it again")
+        raise CorruptIndexError(
+            f"{path} is damaged: the checksum of its footer does not agree; "
+            "build the index again with `sidecar build --full`"
+        )
     with guarded(path):
         metadata = pq.read_metadata(pa.BufferReader(end))
     checksums = chunk_checksums(end, metadata)

@@ -92,9 +92,14 @@ class PartRows:
         table = self._core.read([group], self._positions)
         core = pa.RecordBatch.from_arrays(list(map(whole, table.columns)), schema=table.schema)
         if core.num_rows != self.group_rows[group]:
-            raise CorruptIndexError(f"{self._part.core_name} has row groups that are not whole; build the index again")
+            raise CorruptIndexError(
+                f"{self._part.core_name} has row groups that are not whole; "
+                "build the index again with `sidecar build --full`"
+            )
         if core.column("path").null_count:
-            raise CorruptIndexError(f"{self._part.core_name} has rows without a path; build the index again")
+            raise CorruptIndexError(
+                f"{self._part.core_name} has rows without a path; build the index again with `sidecar build --full`"
+            )
         return core
 
     def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
