@@ -75,8 +75,11 @@ def test_formats_by_content(tmp_path: Path) -> None:
     LogBuilder(tmp_path / "table.csv").metadata({"ts": "timestamp"}).commit()
     assert infer_format(str(tmp_path / "table.csv")) == "delta"
     for absent in ("nowhere", "files/none"):
-        with pytest.raises(InputError, match="--format"):
+        with pytest.raises(InputError, match=f"{absent} does not exist"):
             infer_format(str(tmp_path / absent))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="--format"):
+        infer_format(str(tmp_path / "empty"))
     with pytest.raises(OptionError, match="parquet"):
         source_of(tmp_path, "avro")
 
@@ -243,6 +246,10 @@ def test_what_spark_says_is_one_line() -> None:
         raise PySparkException(trace)
     with pytest.raises(SparkError, match=r"^writing: boom$"), spark_failures("writing"):
         raise PySparkException("boom\n\tat x")
+    violated = "[DELTA_VIOLATED] CHECK constraint pos (id > 0) violated by row with values:\n - id : -1\n\tat x"
+    assert told(violated)[1].endswith("by row with values: - id : -1")
+    worker = "An exception was thrown from the Python worker:\nTraceback\n  File x\nRuntimeError: it changed\n\n\tat x"
+    assert told(worker)[1] == "An exception was thrown from the Python worker: RuntimeError: it changed"
 
 
 def test_the_command_refuses_before_spark_starts(tmp_path: Path) -> None:
@@ -262,7 +269,7 @@ def test_the_command_refuses_before_spark_starts(tmp_path: Path) -> None:
         (("--bucket-column", "_delta"), ["_delta"]),
     ):
         assert_refused(invoke(*order, *extra), *words)
-    assert_refused(invoke("ingest", tmp_path / "nowhere", tmp_path / "t", "--time-column", "ts"), "nowhere", "--format")
+    assert_refused(invoke("ingest", tmp_path / "nowhere", tmp_path / "t", "--time-column", "ts"), "nowhere", "exist")
     assert_refused(invoke("ingest", tmp_path / "a.csv", tmp_path / "plain", "--time-column", "ts"), "no bucket column")
     assert_refused(invoke("ingest", tmp_path / "a.csv", tmp_path / "t"), "--time-column")
 
