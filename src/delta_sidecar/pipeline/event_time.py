@@ -57,7 +57,7 @@ def _steps(time_column: str) -> list[str]:
 def check_time_parser(spark: SparkSession, time_format: str | None) -> None:
     """Refuse a session in which patterns mean what they did in Spark 2: in its own zone, and two-digit years as 26."""
     policy = "spark.sql.legacy.timeParserPolicy"
-    if time_format not in (None, *EPOCHS) and str(spark.conf.get(policy, "")).upper() == "LEGACY":
+    if time_format not in (None, *EPOCHS) and str(spark.conf.get(policy, "CORRECTED")).upper() == "LEGACY":
         raise OptionError(f"--time-format with a pattern needs {policy}=CORRECTED; this session has LEGACY")
 
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from delta_sidecar import arrays
-from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.index.format.part_entries import FileEntries, PartEntry
 from delta_sidecar.index.format.part_format import ROW_GROUP_ROWS
+from delta_sidecar.index.format.seals import end_length
 from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_bounds import PartBounds
 from delta_sidecar.index.read.part_rows import StatsColumns
@@ -69,7 +70,7 @@ class PartChoice:
     def at_most(self) -> AtMost:
         parts, all_stats = self.index.manifest.parts, self.request.source.all_stats
         with_stats = [at for at in self.positions if parts.stats.size[at] > 0] if self.tries_stats or all_stats else []
-        size = sum(parts.core.size[at] for at in self.positions) + sum(parts.stats.size[at] for at in with_stats)
+        size = _bytes(parts.core, self.positions) + _bytes(parts.stats, with_stats)
         groups = sum(-(-parts.rows[at] // ROW_GROUP_ROWS) for at in self.positions)
         return AtMost(groups, size, len(with_stats))
 
@@ -81,3 +82,8 @@ class PartChoice:
     def _buckets_are_known(self) -> bool:
         known, pruning = self.index.layout.buckets, self.request.pruning
         return pruning is None or all(bucket.form in known for bucket in pruning.buckets)
+
+
+def _bytes(files: FileEntries, positions: Sequence[int]) -> int:
+    """Bytes of some files, and of their ends once more: of one that comes by ranges these come first."""
+    return sum(files.size[at] + end_length(files.footer[at]) for at in positions)
