@@ -81,11 +81,14 @@ def check_plan(root: Path, version: int | None, predicate: str | None, columns: 
     assert done.files_emitted == files
     assert str(scan.plan) == told, "the plan says the same after the scan"
     assert done.commits_scanned == done.commits_total == len(commits)
+    assert at_most.row_groups is None or done.row_groups_read <= at_most.row_groups
+    if done.tier not in ("index", "footer"):
+        # Delta keeps sidecars of its own checkpoints in the directory of the index.
+        assert parts == ()
+        return
     read = [request for request in store.requests[opened:] if request.path.endswith(".parquet")]
     read = [request for request in read if request.path.rpartition("/")[0] in DIRECTORIES]
     names = [request.path.rpartition("/")[2] for request in read]
     assert {name.split(".")[0] for name in names} == set(parts)
     assert len({name for name in names if name.endswith(".stats.parquet")}) <= at_most.stats_files
-    assert at_most.row_groups is None or done.row_groups_read <= at_most.row_groups
-    if done.tier in ("index", "footer"):
-        assert sum(request.bytes for request in read) <= at_most.bytes
+    assert sum(request.bytes for request in read) <= at_most.bytes
