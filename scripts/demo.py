@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parents[1]
 
 from delta_sidecar import DeltaTable  # noqa: E402
-from delta_sidecar.index.verify import verify_index  # noqa: E402
+from delta_sidecar.index.verify.verify import verify_index  # noqa: E402
 from delta_sidecar.pipeline.build import build_table  # noqa: E402
 from delta_sidecar.pipeline.ingest import IngestSummary, ingest  # noqa: E402
 from delta_sidecar.pipeline.session import find_jars, spark_session  # noqa: E402

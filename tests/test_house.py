@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -109,3 +111,11 @@ def test_tests_of_a_server_stay_on_one_worker(request: pytest.FixtureRequest) ->
         pytest.skip("tests are not handed out by groups here")
     grouped = [item for item in request.session.items if item.get_closest_marker("xdist_group")]
     assert all("@" in item.nodeid.rpartition("::")[2] for item in grouped)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "scripts").glob("*.py")), ids=lambda path: path.name)
+def test_scripts_import_what_is_there(script: Path) -> None:
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("delta_sidecar"):
+            module = importlib.import_module(str(node.module))
+            assert all(hasattr(module, name.name) for name in node.names), ast.unparse(node)
