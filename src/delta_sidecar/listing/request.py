@@ -60,7 +60,7 @@ class FileRequest:
 
     @cached_property
     def settled_source(self) -> FileColumns:
-        """What is left to read where the stats have had their say."""
+        """What is left to read where the stats have decided already."""
         return source_columns(self.output, self.pruner, stats_are_settled=True)
 
     @property

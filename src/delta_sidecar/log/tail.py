@@ -43,8 +43,8 @@ class TailWalk:
             self.read += 1
 
     def together(self, commits: Sequence[CommitRange], most: int, alone: int) -> Iterator[list[AddsOfCommit]]:
-        """Adds of neighbours together, up to so many, after the first few `alone`: a batch costs as much as a thousand
-        rows."""
+        """Adds of neighbouring commits in lists of at most so many, but the first few commits each `alone`: a batch has
+        a fixed cost of about a thousand rows."""
         adds = self.one_by_one(commits)
         for some in islice(adds, alone):
             yield [some]

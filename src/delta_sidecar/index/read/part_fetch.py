@@ -44,7 +44,7 @@ class MatchingPart:
     stats: pa.Table | None = None
     """The stats that were read to find that out, of all rows; None where nothing more is to be learned of them."""
     is_settled: bool = False
-    """Whether the stats have had their say: no bound is unknown, and none stands in the core."""
+    """Whether the stats alone have decided: no bound is unknown, and none is in the core."""
 
 
 class PartFetch:
@@ -85,7 +85,7 @@ class PartFetch:
         return iter(self._begun())
 
     def core_again(self, part: PartEntry) -> PartFile:
-        """The core of a part that was read: a part may be gone from the store since, so what is here counts first."""
+        """The core of a part that was read before; from memory if it is there, for the store may have lost it since."""
         return dict(self._read).get(part.id) or self._core(part, keep=False)
 
     def close(self) -> None:
