@@ -61,17 +61,13 @@ def settings_of(
 ) -> Settings:
     """Argument > table property > environment > default."""
     environment = os.environ if environment is None else environment
-    named = {name: environment[_variable(name)] for name in _FIELD_OF if environment.get(_variable(name))}
+    named = {name: text for variable, name in _VARIABLES.items() if (text := environment.get(variable))}
     settings = Settings().with_options(named, "environment setting")
     return settings.with_properties(properties or {}).with_options(options)
 
 
 def _option_name(field: str) -> str:
     return "delta.commit.parallelism" if field == "commit_parallelism" else f"delta.sidecar.{field}"
-
-
-def _variable(name: str) -> str:
-    return name.upper().replace(".", "_")
 
 
 def _boolean(value: Any) -> bool:
@@ -107,6 +103,7 @@ def _zone(value: Any) -> str:
 
 
 _FIELD_OF = {_option_name(f.name): f.name for f in fields(Settings)}
+_VARIABLES = {name.upper().replace(".", "_"): name for name in _FIELD_OF}
 _PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "enabled": (_boolean, "true or false"),
     "strategy": (_strategy, "one of " + ", ".join(STRATEGIES)),

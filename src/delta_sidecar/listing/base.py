@@ -6,9 +6,10 @@ files that these do not hide; where it turns out broken, it asks the next one.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -84,13 +85,10 @@ class BasePlan(Protocol):
         ...
 
 
-@runtime_checkable
-class Base(Protocol):
-    """All live files of a version."""
+class Base(ABC):
+    """All live files of a version, held elsewhere than in the log."""
 
-    @property
-    def version(self) -> int: ...
-
+    @abstractmethod
     def plan(self, store: Store, request: FileRequest) -> BasePlan:
         """What is to be read for a request; nothing is read here."""
         ...

@@ -7,14 +7,14 @@ from typing import Literal
 
 from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_scan import PartScan
-from delta_sidecar.listing.base import BasePlan
+from delta_sidecar.listing.base import Base, BasePlan
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.storage.store import Store
 
 
 @dataclass(frozen=True)
-class IndexBase(IndexParts):
+class IndexBase(IndexParts, Base):
     """An index that may be read for this table."""
 
     tier: Literal["index", "footer"] = "index"
