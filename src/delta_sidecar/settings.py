@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from delta_sidecar.errors import OptionError
+from delta_sidecar.limits import CommitLimits, ReaderLimits
 
 STRATEGIES = ("auto", "reverse", "forward")
 
@@ -36,6 +37,14 @@ class Settings:
     """Data files read at once; 0 means one for each core on a local disk, 16 elsewhere."""
     partition_timezone: str = "UTC"
     """The zone of partition timestamps written without one."""
+    limits: ReaderLimits = field(default_factory=ReaderLimits)
+    """Not an option: for those who measure, and for tests."""
+
+    @property
+    def commit_limits(self) -> CommitLimits:
+        """The limits for commits, with what the options say of them."""
+        held = self.memory_budget // 2
+        return replace(self.limits.commits, parallelism=self.commit_parallelism, held_bytes=held)
 
     def with_options(self, options: Mapping[str, Any] | None, source: str = "option") -> Settings:
         """These settings with some changed; names that are not ours are an error."""
@@ -58,11 +67,12 @@ def settings_of(
     options: Mapping[str, Any] | None,
     properties: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
+    limits: ReaderLimits | None = None,
 ) -> Settings:
     """Argument > table property > environment > default."""
     environment = os.environ if environment is None else environment
     named = {name: text for variable, name in _VARIABLES.items() if (text := environment.get(variable))}
-    settings = Settings().with_options(named, "environment setting")
+    settings = Settings(limits=limits or ReaderLimits()).with_options(named, "environment setting")
     return settings.with_properties(properties or {}).with_options(options)
 
 
@@ -102,7 +112,7 @@ def _zone(value: Any) -> str:
     return ZoneInfo(str(value)).key
 
 
-_FIELD_OF = {_option_name(f.name): f.name for f in fields(Settings)}
+_FIELD_OF = {_option_name(f.name): f.name for f in fields(Settings) if f.name != "limits"}
 _VARIABLES = {name.upper().replace(".", "_"): name for name in _FIELD_OF}
 _PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "enabled": (_boolean, "true or false"),

@@ -20,6 +20,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.index.read.opening import open_snapshot
+from delta_sidecar.limits import ReaderLimits
 from delta_sidecar.log import travel
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.predicates.binding import bind_predicate
@@ -67,7 +68,8 @@ class DeltaTable:
 
     `version` is a number; `load_as_version` also takes a time. `storage_options` are those `deltalake` takes, `profile`
     gives what they leave out before the environment does; `options` are the reader's own (`delta.sidecar.…`).
-    `store` is used as it is instead of opening one. `without_files`, `log_buffer_size` and `skip_stats` are taken for
+    `store` is used as it is instead of opening one; `limits` are the sizes at which the reader changes its ways, for
+    those who measure. `without_files`, `log_buffer_size` and `skip_stats` are taken for
     the sake of programs written for `deltalake`; nothing is ever loaded ahead here.
     """
 
@@ -83,19 +85,21 @@ class DeltaTable:
         options: Mapping[str, Any] | None = None,
         profile: Mapping[str, str] | None = None,
         store: Store | None = None,
+        limits: ReaderLimits | None = None,
     ) -> None:
         self._options = dict(options or {})
+        self._limits = limits or ReaderLimits()
         if log_buffer_size is not None:
             self._options.setdefault("delta.commit.parallelism", log_buffer_size)
         self._open_store = partial(open_store, storage_options=storage_options, profile=profile)
-        self._settings = settings_of(self._options)
+        self._settings = settings_of(self._options, limits=self._limits)
         self._store = MeteredStore(self._open_store(table_uri) if store is None else store)
         self._load(_checked_version(version))
 
     def _load(self, version: int | None) -> None:
         before = self._store.cost
         self._snapshot = self._pinned(version, self._settings.enabled)
-        self._settings = settings_of(self._options, self._snapshot.metadata.properties)
+        self._settings = settings_of(self._options, self._snapshot.metadata.properties, limits=self._limits)
         if not self._settings.enabled and isinstance(self._snapshot.segment.base, IndexBase):
             self._snapshot = self._pinned(version, with_index=False)
         if self._settings.cache_size != shared_cache.limit:
@@ -103,12 +107,11 @@ class DeltaTable:
         self._opening_cost = self._store.cost - before
 
     def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
-        parallelism = self._settings.commit_parallelism
-        held = self._settings.memory_budget // 2
+        limits = self._settings.commit_limits
         if not with_index:
-            plain = load_snapshot(self._store, version, parallelism, held=held)
+            plain = load_snapshot(self._store, version, limits)
             return replace(plain, passed_over="delta.sidecar.enabled is false: no index was looked for")
-        return open_snapshot(self._store, version, parallelism, held)
+        return open_snapshot(self._store, version, limits)
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
@@ -173,7 +176,7 @@ class DeltaTable:
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What each commit up to this version says of itself, newest first."""
         limit = checked_limit(limit)
-        return list(travel.history(self._store, self.version(), limit, self._settings.commit_parallelism))
+        return list(travel.history(self._store, self.version(), limit, self._settings.commit_limits))
 
     def transaction_version(self, app_id: str) -> int | None:
         """The version an application last recorded with its writes."""
@@ -182,7 +185,7 @@ class DeltaTable:
     def load_as_version(self, version: int | str | datetime) -> None:
         """Pin another version: a number, or the one that was current at a time (ISO text or datetime)."""
         if isinstance(version, (str, datetime)):
-            head = load_snapshot(self._store, None, self._settings.commit_parallelism)
+            head = load_snapshot(self._store, None, self._settings.commit_limits)
             version = travel.version_at(self._store, head, _milliseconds(version))
         self._load(_checked_version(version))
 
@@ -365,6 +368,7 @@ class DeltaTable:
             batch_size=settings.row_batch_size,
             partition_timezone=settings.partition_timezone,
             open_other=self._open_store,
+            limits=settings.limits,
         )
 
 

@@ -71,8 +71,7 @@ def hourly(root: Path, head: int, checkpoint: int | None = None, index: int | No
 
 def indexed(store: Store) -> None:
     """An index of the newest version, one part an hour."""
-    with small_parts(single=1):
-        build_index(store, options=BuildOptions(part_rows=FILES, full=True))
+    build_index(store, options=BuildOptions(part_rows=FILES, full=True, limits=small_parts(single=1)))
 
 
 def parts_of(root: Path, version: int) -> list[PartEntry]:

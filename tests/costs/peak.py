@@ -57,11 +57,11 @@ def _meter() -> HighWaterMark | Sampler:
 
 def _built(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
     from delta_sidecar.index.build.build import BuildOptions, build_index
-    from delta_sidecar.index.build.build_job import Limits
+    from delta_sidecar.limits import BuildLimits
     from delta_sidecar.storage import open_store
 
     options = BuildOptions(
-        full=True, engine="process", part_rows=arguments["part_rows"], limits=Limits(**arguments["limits"])
+        full=True, engine="process", part_rows=arguments["part_rows"], limits=BuildLimits(**arguments["limits"])
     )
     meter = _meter()
     build_index(open_store(table), options=options)

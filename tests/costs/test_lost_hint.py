@@ -11,9 +11,8 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
-from delta_sidecar.log import discovery
-from delta_sidecar.storage import local
 from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.storage.store import LIST_PAGE
 from tests.costs.counted import LATENCY_S, counted, opened
 from tests.costs.hourly import hourly, paths
 
@@ -65,11 +64,11 @@ def test_a_lost_hint_costs_one_trip(tmp_path: Path) -> None:
     assert [path for path in store.paths() if "manifest" in path] == [f"{SIDECARS}/v5.manifest.json"]
 
 
-def test_more_files_than_a_page_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_a_page_lists(tmp_path: Path) -> None:
     """The rest of one build's parts is passed over: its manifest comes after them."""
-    monkeypatch.setattr(local, "_PAGE", 16)
-    monkeypatch.setattr(discovery, "FULL_PAGE", 16)
     hourly(tmp_path, head=9, index=9)
+    for number in range(LIST_PAGE):
+        (tmp_path / SIDECARS / f"v9-{number:032}.core.parquet").touch()
     (tmp_path / SIDECARS / "_last_index").unlink()
     store = counted(tmp_path)
     table = opened(store)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.build import part_writer as parts
 from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import AddFile, add, remove
@@ -29,14 +29,13 @@ def cold() -> Iterator[None]:
     shared_cache.clear()
 
 
-def test_row_groups_of_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_groups_of_one_part(tmp_path: Path) -> None:
     """Row groups of one hour in one part: the newest hour is the first of them."""
-    monkeypatch.setattr(parts, "ROW_GROUP_ROWS", FILES)
-    monkeypatch.setattr("delta_sidecar.index.read.part_file.WHOLE_CORE", 0)
     root = hourly(tmp_path, head=HOURS - 1)
-    with small_parts(single=0, rows=99):
-        build_index(open_store(str(root)), options=BuildOptions(part_rows=99))
-    with DeltaTable(str(root)).scan_files(limit=3, columns=["path"]) as scan:
+    limits = small_parts(single=0, rows=99, row_group_rows=FILES)
+    build_index(open_store(str(root)), options=BuildOptions(part_rows=99, limits=limits))
+    by_ranges = ReaderLimits(parts=PartLimits(whole_core=0))
+    with DeltaTable(str(root), limits=by_ranges).scan_files(limit=3, columns=["path"]) as scan:
         found = scan.read_all().column("path").to_pylist()
     assert found == [file(HOURS - 1, number).path for number in (3, 2, 1)], "the latest times first"
     core = parts_of(root, HOURS - 1)[0].core
@@ -49,11 +48,9 @@ def late(tmp_path: Path) -> Path:
     log = LogBuilder(tmp_path).protocol(writer=4).metadata(columns_by_hour(), partition_by=[BUCKET])
     for hour in range(HOURS):
         log.commit(*(file(hour, number) for number in range(FILES)))
-    with small_parts(single=1):
-        build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=FILES))
+    build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=FILES, limits=small_parts(single=1)))
     log.commit(*late_files())
-    with small_parts(single=1, small=0, rows=99):
-        build_index(open_store(str(tmp_path)))
+    build_index(open_store(str(tmp_path)), options=BuildOptions(limits=small_parts(single=1, small=0, rows=99)))
     assert len(parts_of(tmp_path, HOURS)) == HOURS + 1
     return tmp_path
 

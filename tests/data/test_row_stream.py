@@ -15,6 +15,7 @@ import pytest
 from delta_sidecar.data.row_scan import read_rows
 from delta_sidecar.data.row_stream import RowStream
 from delta_sidecar.errors import ConsumedStreamError, CorruptDataError, OptionError
+from delta_sidecar.limits import ReaderLimits
 from delta_sidecar.storage import Store, open_store
 from delta_sidecar.testing.stores import CountingStore
 from tests.data.listing import Listing
@@ -43,21 +44,22 @@ def test_a_small_remote_file_is_one_request(tmp_path: Path) -> None:
     assert store.counts() == {"get": 5}
 
 
-def test_a_large_remote_file_is_read_by_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delta_sidecar.data.file_bytes.SMALL_FILE", 1000)
+BY_RANGES = ReaderLimits(small_file=1000)
+
+
+def test_a_large_remote_file_is_read_by_ranges(tmp_path: Path) -> None:
     wide = counted(50_000).append_column("x", pa.array([f"{i * 7919 % 99991:060}" for i in range(50_000)]))
     schema = struct(*SCHEMA.fields, column("x", "string"))
     listing = made_table(tmp_path, schema, [wide], use_dictionary=False, compression="none", row_group_size=10_000)
     store = CountingStore(open_store(tmp_path))
-    assert keys(listing.table("k = 25000", store=store, columns=["k"])) == [25_000]
+    assert keys(listing.table("k = 25000", store=store, columns=["k"], limits=BY_RANGES)) == [25_000]
     assert "get" not in store.counts()
     assert store.bytes_read < listing.rows[0]["size"] / 2
-    assert listing.table(store=store).equals(wide)
+    assert listing.table(store=store, limits=BY_RANGES).equals(wide)
 
 
-def test_other_columns_are_read_only_where_a_row_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_columns_are_read_only_where_a_row_matches(tmp_path: Path) -> None:
     """Statistics cannot tell: every row group may hold the value, one does."""
-    monkeypatch.setattr("delta_sidecar.data.file_bytes.SMALL_FILE", 1000)
     keys_ = [(i * 2 if i != 31_000 else 4_001) % 20_000 for i in range(50_000)]
     wide = pa.table({"k": keys_, "s": [f"{i:0100}" for i in range(50_000)]})
     listing = made_table(
@@ -70,23 +72,22 @@ def test_other_columns_are_read_only_where_a_row_matches(tmp_path: Path, monkeyp
         write_page_index=False,
     )
     store = CountingStore(open_store(tmp_path))
-    with listing.read("k = 4001", store=store) as stream:
+    with listing.read("k = 4001", store=store, limits=BY_RANGES) as stream:
         assert [b.to_pylist() for b in stream] == [[{"k": 4001, "s": f"{31_000:0100}"}]]
         assert stream.metrics.row_groups_read == 5
     key_bytes, row_group = 50_000 * 8, 10_000 * 108
     assert store.bytes_read < key_bytes + row_group + 2 * (1 << 20)
 
 
-def test_a_large_remote_file_cut_short_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("delta_sidecar.data.file_bytes.SMALL_FILE", 1000)
+def test_a_large_remote_file_cut_short_is_named(tmp_path: Path) -> None:
     listing = made(tmp_path, 1, rows=10_000)
     path = tmp_path / "part-00000.parquet"
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(CorruptDataError, match=r"part-00000.*shorter than"):
-        listing.table(store=CountingStore(open_store(tmp_path)))
+        listing.table(store=CountingStore(open_store(tmp_path)), limits=BY_RANGES)
     path.unlink()
     with pytest.raises(CorruptDataError, match=r"part-00000.*missing"):
-        listing.table(store=CountingStore(open_store(tmp_path)))
+        listing.table(store=CountingStore(open_store(tmp_path)), limits=BY_RANGES)
 
 
 def test_a_closed_stream_makes_no_further_request(tmp_path: Path) -> None:

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from delta_sidecar import DeltaTable
 from delta_sidecar.flow.read_ahead import shared_read_ahead
-from delta_sidecar.index.build import part_writer as parts
 from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.part_entries import PartEntry
+from delta_sidecar.limits import ReaderLimits
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.storage import Store, open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -124,9 +122,8 @@ def make_table(
 
 def index(made: Made, version: int | None = None, single: bool = False) -> None:
     """An index of the newest version: parts of three files in row groups of two, or one file."""
-    with small_parts(single=1_000 if single else 1, rows=3), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parts, "ROW_GROUP_ROWS", 2)
-        build_index(made.store, version, BuildOptions(part_rows=3))
+    limits = small_parts(single=1_000 if single else 1, rows=3, row_group_rows=2)
+    build_index(made.store, version, BuildOptions(part_rows=3, limits=limits))
 
 
 def _commit(made: Made, version: int, vectors: bool) -> Iterator[Spec]:
@@ -167,7 +164,13 @@ def _file(made: Made, version: int, number: int, vector: DeletionVector | None =
 
 
 def check_listings(
-    made: Made, *, version: int | None = None, store: Store | None = None, cold: bool = True, thorough: bool = False
+    made: Made,
+    *,
+    version: int | None = None,
+    store: Store | None = None,
+    cold: bool = True,
+    thorough: bool = False,
+    limits: ReaderLimits | None = None,
 ) -> list[tuple[Query, ScanMetrics]]:
     """Every query gives every file it must, once, and no other; what each scan says it did.
 
@@ -180,7 +183,7 @@ def check_listings(
         for turn, strategy in enumerate(strategies):
             if cold:
                 shared_cache.clear()
-            table = DeltaTable(str(made.root), version, store=store)
+            table = DeltaTable(str(made.root), version, store=store, limits=limits)
             found.append((query, check_query(made, table, query, live, strategy)))
             check_limit(made, table, query, live, strategy, (9, 1, len(live) + 1)[turn])
     return found

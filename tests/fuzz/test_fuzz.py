@@ -10,13 +10,13 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.read import part_file
-from delta_sidecar.index.read import part_scan as scan_parts
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage.cache import shared_cache
 from tests.fuzz.damage import damaged
 from tests.fuzz.tables import QUERIES, STRATEGIES, Made, check_limit, check_query, make_table
@@ -63,24 +63,20 @@ def check_case(tables: Sequence[Made], number: int) -> None:
     drawn = random.Random(number)
     made = drawn.choice(tables)
     tried["cases"] += 1
-    with pytest.MonkeyPatch.context() as patch, damaged(made, drawn) as told:
-        if drawn.random() < 0.7:
-            patch.setattr(part_file, "WHOLE_STATS", 0)
-            patch.setattr(part_file, "WHOLE_CORE", 0)
-        if drawn.random() < 0.3:
-            patch.setattr(scan_parts, "_FEW_ROWS", -1)
-            patch.setattr(scan_parts, "_HELPERS", 1)
+    with damaged(made, drawn) as told:
+        parts = PartLimits(whole_stats=0, whole_core=0) if drawn.random() < 0.7 else PartLimits()
+        parts = replace(parts, few_rows=-1, helpers=1) if drawn.random() < 0.3 else parts
         try:
-            _check_listings(made, drawn)
+            _check_listings(made, drawn, ReaderLimits(parts=parts))
         except BaseException as error:
             error.add_note(f"case {number}: {'; '.join(told)}")
             raise
 
 
-def _check_listings(made: Made, drawn: random.Random) -> None:
+def _check_listings(made: Made, drawn: random.Random, limits: ReaderLimits) -> None:
     shared_cache.clear()
     live = made.live()
-    table = DeltaTable(str(made.root))
+    table = DeltaTable(str(made.root), limits=limits)
     for query in QUERIES:
         strategy = drawn.choice(STRATEGIES)
         metrics = check_query(made, table, query, live, strategy)

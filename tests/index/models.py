@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.read.manifests import listed_manifests, read_manifest
 from delta_sidecar.index.read.whole_part import completed, read_part
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.storage.store import Store
 
 VECTOR = ("storageType", "pathOrInlineDv", "offset", "sizeInBytes", "cardinality")
@@ -66,12 +63,6 @@ def records_of(body: Mapping[str, Any], dropped: bool) -> set[int | None]:
     return {said, None} if dropped else {said}
 
 
-@contextmanager
-def small_parts(single: int = 1, small: int = 3, most: int = 2, rows: int = 4) -> Any:
-    """A builder that makes many parts out of few files, and rewrites and merges them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "SINGLE_ROWS", single)
-        patch.setattr(building, "SMALL_ROWS", small)
-        patch.setattr(building, "SMALL_PARTS", most)
-        patch.setattr(building, "PART_ROWS", rows)
-        yield
+def small_parts(single: int = 1, small: int = 3, most: int = 2, rows: int = 4, **others: int) -> BuildLimits:
+    """The limits of a builder that makes many parts out of few files, and rewrites and merges them."""
+    return BuildLimits(single_rows=single, small_rows=small, small_parts=most, part_rows=rows, **others)

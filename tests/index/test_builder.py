@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
 from delta_sidecar.index.build.garbage import collect_garbage
 from delta_sidecar.index.format.index_names import SIDECAR_INDEX, SIDECARS
@@ -26,13 +25,7 @@ from delta_sidecar.storage.store import Store
 from delta_sidecar.testing import CountingStore, LogBuilder, add, remove
 from tests.index.models import assert_index_is, index_rows_at, manifest_at, small_parts
 
-FINE = BuildOptions(part_rows=2)
-
-
-@pytest.fixture(autouse=True)
-def _many_parts() -> Iterator[None]:
-    with small_parts(single=1, small=2, most=2, rows=3):
-        yield
+FINE = BuildOptions(part_rows=2, limits=small_parts(single=1, small=2, most=2, rows=3))
 
 
 class Killed(BaseException):
@@ -92,7 +85,7 @@ def test_a_build_that_dies_at_any_write(tmp_path: Path, full: bool, after: bool)
         store = open_store(str(root))
         build_index(store, options=FINE)
         grown(log)
-        options = BuildOptions(part_rows=2, full=full)
+        options = replace(FINE, full=full)
         try:
             build_index(Dying(store, deaths, after), options=options)  # type: ignore[arg-type]
             break
@@ -263,19 +256,19 @@ def test_many_small_parts_are_merged(tmp_path: Path) -> None:
         log.commit(add(f"s{number}"))
         build_index(store, options=FINE)
     manifest, _ = manifest_at(store, log.version)
-    small = [part for part in manifest.parts if part.rows < building.SMALL_ROWS]
-    assert len(small) <= building.SMALL_PARTS
+    small = [part for part in manifest.parts if part.rows < FINE.limits.small_rows]
+    assert len(small) <= FINE.limits.small_parts
     check(store, log)
 
 
 def test_untouched_parts_are_named_again(tmp_path: Path) -> None:
     log = a_table(tmp_path, 12)
     store = open_store(str(tmp_path))
-    with small_parts(single=1, small=0, most=50, rows=3):
-        build_index(store, options=FINE)
-        before = {part.id for part in manifest_at(store, 0)[0].parts}
-        log.commit(remove("f3.parquet"))
-        report = build_index(store, options=FINE)
+    options = replace(FINE, limits=small_parts(single=1, small=0, most=50, rows=3))
+    build_index(store, options=options)
+    before = {part.id for part in manifest_at(store, 0)[0].parts}
+    log.commit(remove("f3.parquet"))
+    report = build_index(store, options=options)
     after = {part.id for part in manifest_at(store, 1)[0].parts}
     assert len(before - after) == 1, "the part that held it"
     assert report.parts_reused == len(before) - 1
@@ -309,7 +302,7 @@ def test_a_flipped_byte_is_mended_by_a_full_build(tmp_path: Path) -> None:
     data[10] ^= 1
     part.write_bytes(data)
     assert "checksum" in verify_index(store).problems[0]
-    build_index(store, options=BuildOptions(part_rows=2, full=True))
+    build_index(store, options=replace(FINE, full=True))
     check(store, log)
 
 
@@ -328,7 +321,7 @@ def test_another_sort_column_replaces_the_index(tmp_path: Path) -> None:
     log = a_table(tmp_path)
     store = open_store(str(tmp_path))
     build_index(store, options=FINE)
-    again = build_index(store, options=BuildOptions("x", part_rows=2))
+    again = build_index(store, options=replace(FINE, sort_column="x"))
     assert again.mode == "full"
     assert manifest_at(store, 0)[0].sort.kind == "min"
     check(store, log)
@@ -350,14 +343,13 @@ def test_an_indexed_table_that_becomes_empty_has_an_empty_index(tmp_path: Path) 
     log = LogBuilder(tmp_path)
     log.commit(add("a.parquet", stats={"numRecords": 1}), add("b.parquet"))
     store = open_store(str(tmp_path))
-    with small_parts(single=100):
-        build_index(store)
-        log.commit(remove("a.parquet"), remove("b.parquet"))
-        emptied = build_index(store)
-        assert (emptied.mode, emptied.files, emptied.parts) == ("incremental", 0, 0)
-        assert verify_index(store).ok
-        log.commit(add("c.parquet"))
-        assert build_index(store).files == 1
+    build_index(store)
+    log.commit(remove("a.parquet"), remove("b.parquet"))
+    emptied = build_index(store)
+    assert (emptied.mode, emptied.files, emptied.parts) == ("incremental", 0, 0)
+    assert verify_index(store).ok
+    log.commit(add("c.parquet"))
+    assert build_index(store).files == 1
     assert_index_is(store, 2, log.state().files.values())
 
 

@@ -12,13 +12,12 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.build import part_writer as parts
 from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import file_entry
 from delta_sidecar.index.format.seals import chunk_ranges, footer_length
-from delta_sidecar.index.read import part_file
 from delta_sidecar.index.read.part_file import fetch_core
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.local import LocalStore
@@ -32,10 +31,11 @@ FILES, GROUP = 12, 3
 Part = tuple[Store, str, PartEntry]
 
 
+BY_RANGES = ReaderLimits(parts=PartLimits(whole_core=0))
+
+
 @pytest.fixture(autouse=True)
-def by_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(part_file, "WHOLE_CORE", 0)
-    monkeypatch.setattr(parts, "ROW_GROUP_ROWS", GROUP)
+def cold() -> Iterator[None]:
     shared_cache.clear()
     yield
     shared_cache.clear()
@@ -51,8 +51,9 @@ def part(tmp_path: Path) -> Part:
     log = LogBuilder(tmp_path).metadata({"p": "string", "x": "long"}, partition_by=["p"])
     log.commit(*(add(path_of(n), partition={"p": str(n // GROUP)}) for n in range(FILES)))
     store = open_store(str(tmp_path))
-    with small_parts(single=0, rows=FILES):
-        build_index(store, options=BuildOptions(part_rows=FILES))
+    build_index(
+        store, options=BuildOptions(part_rows=FILES, limits=small_parts(single=0, rows=FILES, row_group_rows=GROUP))
+    )
     manifest, directory = manifest_at(store, 0)
     assert len(manifest.parts) == 1
     return store, directory, manifest.parts[0]
@@ -66,7 +67,7 @@ def bytes_of_group(data: bytes, group: int) -> list[int]:
 
 
 def read(store: Store, directory: str, part: PartEntry, group: int) -> list[str]:
-    file = fetch_core(store, directory, part, by_ranges=True)
+    file = fetch_core(store, directory, part, whole=0)
     positions = range(file.metadata.num_columns)
     return file.read([group], positions).column("path").to_pylist()  # type: ignore[no-any-return]
 
@@ -83,7 +84,7 @@ def test_a_row_group_comes_alone(part: Part) -> None:
 def test_what_is_here_is_not_asked_for_again(part: Part) -> None:
     store, directory, entry = part
     counting = CountingStore(store)
-    file = fetch_core(counting, directory, entry, by_ranges=True)
+    file = fetch_core(counting, directory, entry, whole=0)
     for groups in ([1], [1], [0, 1], [0]):
         assert file.read(groups, [0, 1]).num_rows == GROUP * len(groups)
     assert [request.verb for request in counting.requests] == ["range", "range", "range"]
@@ -92,7 +93,7 @@ def test_what_is_here_is_not_asked_for_again(part: Part) -> None:
 def test_threads_that_want_more_and_less_of_a_row_group(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ask before either has its answer; whichever comes last, nothing that came is lost."""
     store, directory, entry = part
-    file = fetch_core(store, directory, entry, by_ranges=True)
+    file = fetch_core(store, directory, entry, whole=0)
     whole = LocalStore.get_ranges
     columns = range(file.metadata.num_columns)
 
@@ -131,7 +132,7 @@ def test_a_core_without_checksums_of_its_columns_comes_whole(part: Part, tmp_pat
 
 
 def listed(root: Path, predicate: str | None) -> tuple[list[str], str]:
-    with DeltaTable(str(root)).scan_files(predicate=predicate) as scan:
+    with DeltaTable(str(root), limits=BY_RANGES).scan_files(predicate=predicate) as scan:
         return [path for batch in scan for path in batch["path"].to_pylist()], scan.metrics.tier
 
 
@@ -159,10 +160,12 @@ def test_a_core_that_goes_while_its_row_groups_are_read(tmp_path: Path) -> None:
     """More parts than the cache takes: what was read of a part is still here, and tells which files are out."""
     log = LogBuilder(tmp_path).metadata({"p": "string", "x": "long"}, partition_by=["p"])
     log.commit(*(add(f"p={n // 12}/f{n:02}", partition={"p": str(n // 12)}) for n in range(96)))
-    with small_parts(single=0, rows=12):
-        build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=12))
+    build_index(
+        open_store(str(tmp_path)),
+        options=BuildOptions(part_rows=12, limits=small_parts(single=0, rows=12, row_group_rows=GROUP)),
+    )
     found: list[str] = []
-    with DeltaTable(str(tmp_path)).scan_files(limit=20) as scan:
+    with DeltaTable(str(tmp_path), limits=BY_RANGES).scan_files(limit=20) as scan:
         for batch in scan:
             if not found:
                 for core in tmp_path.rglob("*.core.parquet"):
@@ -175,7 +178,7 @@ def test_a_core_that_goes_while_its_row_groups_are_read(tmp_path: Path) -> None:
 def test_whoever_reads_from_a_cached_core_is_charged(part: Part, tmp_path: Path) -> None:
     costs = []
     for group in range(4):
-        with DeltaTable(str(tmp_path)).scan_files(predicate=f"p = '{group}'") as scan:
+        with DeltaTable(str(tmp_path), limits=BY_RANGES).scan_files(predicate=f"p = '{group}'") as scan:
             assert sum(batch.num_rows for batch in scan) == GROUP
             costs.append(scan)
     assert [scan.metrics.requests for scan in costs] == [2, 1, 1, 1]

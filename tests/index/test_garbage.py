@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,10 +26,7 @@ DAY = 86_400
 LEASE = "0123456789abcdef0123456789abcdef.lease.json"
 
 
-@pytest.fixture(autouse=True)
-def _many_parts() -> Iterator[None]:
-    with small_parts(single=0, small=0, most=100):
-        yield
+MANY_PARTS = BuildOptions(part_rows=1, limits=small_parts(single=0, small=0, most=100))
 
 
 class Table:
@@ -40,11 +37,11 @@ class Table:
         self.store: Store = open_store(str(root))
         self.directory = root / "_delta_log" / "_sidecars"
 
-    def grow(self, versions: int) -> None:
+    def grow(self, versions: int, options: BuildOptions = MANY_PARTS) -> None:
         for _ in range(versions):
             number = self.log.version + 1
             self.log.commit(add(f"f{number}.parquet"))
-            build_index(self.store, options=BuildOptions(part_rows=1))
+            build_index(self.store, options=options)
 
     def age(self, days: float, *names: str) -> None:
         """Everything, or what is named, becomes so much older."""
@@ -227,8 +224,7 @@ def test_the_index_of_a_table_that_was_made_again_goes(tmp_path: Path) -> None:
 
 def test_a_single_file_newer_than_every_manifest_stays(tmp_path: Path) -> None:
     made = Table(tmp_path)
-    with small_parts(single=100):
-        made.grow(2)
+    made.grow(2, BuildOptions())
     (made.directory / "v1.manifest.json").unlink()
     made.age(30)
     made.collect(retain=1, retention=NONE, grace=NONE)
@@ -253,7 +249,7 @@ def test_a_build_leaves_what_is_not_a_day_beyond_its_time(table: Table) -> None:
 def test_a_build_collects_parts_a_day_after_their_manifest(table: Table) -> None:
     lost = table.parts_of(3)
     table.log.commit(*[remove(f"f{n}.parquet") for n in range(4)], add("new.parquet"))
-    build_index(table.store, options=BuildOptions(part_rows=1, full=True))
+    build_index(table.store, options=replace(MANY_PARTS, full=True))
     table.grow(1)
     table.age(10)
     table.grow(1)
@@ -286,7 +282,7 @@ def test_to_find_nothing_due_costs_one_listing(table: Table) -> None:
 
 def test_a_build_that_finds_its_index_collects_nothing(table: Table) -> None:
     table.age(10)
-    assert build_index(table.store, options=BuildOptions(part_rows=1)).mode == "current"
+    assert build_index(table.store, options=MANY_PARTS).mode == "current"
     assert table.manifests == [0, 1, 2, 3]
 
 

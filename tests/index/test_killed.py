@@ -18,13 +18,13 @@ from tests.index.models import assert_index_is, small_parts
 
 PROGRAM = """
 import os, signal, sys
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.local import LocalStore
 
 root, left = sys.argv[1], int(sys.argv[2])
-building.SINGLE_ROWS, building.SMALL_ROWS, building.PART_ROWS = 0, 1, 3
+limits = BuildLimits(single_rows=0, small_rows=1, part_rows=3)
 
 
 def dying(method):
@@ -39,7 +39,7 @@ def dying(method):
 
 for name in ("put_if_absent", "replace", "delete"):
     setattr(LocalStore, name, dying(getattr(LocalStore, name)))
-build_index(open_store(root), options=BuildOptions(part_rows=2))
+build_index(open_store(root), options=BuildOptions(part_rows=2, limits=limits))
 """
 
 
@@ -47,8 +47,7 @@ def test_a_build_that_is_killed_at_each_write(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path)
     log.commit(*(add(f"f{n}.parquet", stats={"numRecords": n}) for n in range(6)))
     store = open_store(str(tmp_path))
-    with small_parts(single=0, small=1, rows=3):
-        build_index(store, options=BuildOptions(part_rows=2))
+    build_index(store, options=BuildOptions(part_rows=2, limits=small_parts(single=0, small=1, rows=3)))
     log.commit(remove("f1.parquet"), add("g.parquet", stats={"numRecords": 1}))
     killed = 0
     while run(tmp_path, killed) == -signal.SIGKILL:
@@ -60,8 +59,7 @@ def test_a_build_that_is_killed_at_each_write(tmp_path: Path) -> None:
         for manifest in tmp_path.glob("_delta_log/_sidecars/v1.manifest.json"):
             manifest.unlink()  # so that the next process does all its writes again
     assert killed >= 6, "lease, two files for each of two parts, manifest, hint, lease"
-    with small_parts(single=0, small=1, rows=3):
-        build_index(store, options=BuildOptions(part_rows=2))
+    build_index(store, options=BuildOptions(part_rows=2, limits=small_parts(single=0, small=1, rows=3)))
     assert verify_index(store).ok
     assert_index_is(store, 1, log.state().files.values())
 

@@ -235,8 +235,7 @@ def indexed_core(root: Path, kind: str, values: Sequence[str | None]) -> tuple[P
         stats = {"numRecords": 1, "minValues": {"ts": moment}, "maxValues": {"ts": moment}, "nullCount": {"ts": 0}}
         log.commit(add(f"f{n}", partition={"p": value}, stats=stats))
     store = open_store(str(root))
-    with small_parts(single=1):
-        build_index(store, options=BuildOptions(part_rows=1000))
+    build_index(store, options=BuildOptions(part_rows=1000, limits=small_parts(single=1)))
     manifest, directory = manifest_at(store, log.version)
     return fetch_core(store, directory, manifest.parts[0]), layout_of(manifest)
 
@@ -288,8 +287,9 @@ def test_row_groups_tell_nothing_of_other_columns(tmp_path: Path) -> None:
 
 def found_by(root: Path, predicate: str, sort: str | None = None, **options: Any) -> set[str]:
     """What a predicate finds through an index of two files a part."""
-    with small_parts(single=1):
-        build_index(open_store(str(root)), options=BuildOptions(part_rows=2, sort_column=sort))
+    build_index(
+        open_store(str(root)), options=BuildOptions(part_rows=2, sort_column=sort, limits=small_parts(single=1))
+    )
     with DeltaTable(root, options=options).scan_files(predicate=predicate) as scan:
         paths = scan.read_all().column("path").to_pylist()
     assert scan.metrics.tier == "index"

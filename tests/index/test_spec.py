@@ -37,9 +37,12 @@ def test_the_reader_of_the_spec_reads_what_is_written(tmp_path: Path, reader: di
     log = LogBuilder(tmp_path).metadata(columns, ["p"])
     log.commit(*(add(f"f{n}", partition={"p": f"2026-01-0{9 - n}"}, stats=stats) for n in range(7)))
     log.commit(remove("f3"), add("odd", partition={"p": None}, stats="nonsense"))
-    with small_parts(single=single, small=0, most=100, rows=2):
-        for version in range(2):
-            build_index(open_store(str(tmp_path)), version, BuildOptions(part_rows=2))
+    for version in range(2):
+        build_index(
+            open_store(str(tmp_path)),
+            version,
+            BuildOptions(part_rows=2, limits=small_parts(single=single, small=0, most=100, rows=2)),
+        )
     rows = list(reader["rows_of"](lambda path: (tmp_path / path).read_bytes(), SIDECARS, 1))
     assert {row["path"] for row in rows} == {body["path"] for body in log.state().files.values()}
     for row in rows:

@@ -14,7 +14,6 @@ from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import file_entry
 from delta_sidecar.index.format.seals import chunk_ranges, footer_length
-from delta_sidecar.index.read import part_file
 from delta_sidecar.index.read.part_file import fetch_stats
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
@@ -26,19 +25,13 @@ from tests.index.models import manifest_at, small_parts
 WANTED = [("min", "x"), ("max", "x")]
 
 
-@pytest.fixture(autouse=True)
-def by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(part_file, "WHOLE_STATS", 0)
-
-
 @pytest.fixture
 def part(tmp_path: Path) -> tuple[Store, str, PartEntry]:
     log = LogBuilder(tmp_path).metadata({"x": "long", "y": "string"})
     bounds = [{"x": n, "y": f"y{n}"} for n in range(5)]
     log.commit(*(add(f"f{n}", stats={"numRecords": 5, "minValues": b, "maxValues": b}) for n, b in enumerate(bounds)))
     store = open_store(str(tmp_path))
-    with small_parts(single=0, rows=10):
-        build_index(store)
+    build_index(store, options=BuildOptions(limits=small_parts(single=0, rows=10)))
     manifest, directory = manifest_at(store, 0)
     return store, directory, manifest.parts[0]
 
@@ -54,7 +47,7 @@ def wanted_bytes(data: bytes) -> list[int]:
 
 
 def read(store: Store, directory: str, part: PartEntry) -> list[object]:
-    file = fetch_stats(store, directory, part, WANTED)
+    file = fetch_stats(store, directory, part, WANTED, whole=0)
     return file.read([0], file.positions(WANTED)).to_pylist()
 
 
@@ -82,8 +75,7 @@ def test_the_file_of_another_part_is_seen(tmp_path: Path) -> None:
     bounds = [{"x": n} for n in range(4)]
     log.commit(*(add(f"f{n}", stats={"numRecords": 5, "minValues": b, "maxValues": b}) for n, b in enumerate(bounds)))
     store = open_store(str(tmp_path))
-    with small_parts(single=0, small=0, rows=2):
-        build_index(store, options=BuildOptions(part_rows=2))
+    build_index(store, options=BuildOptions(part_rows=2, limits=small_parts(single=0, small=0, rows=2)))
     manifest, directory = manifest_at(store, 0)
     one, other = manifest.parts[0:2]
     assert one.stats is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.format.manifest import Manifest, Sort, decode, encode, parts_json
 from delta_sidecar.index.format.part_entries import FileEntry
-from delta_sidecar.index.verify import verify
 from delta_sidecar.index.verify.verify import VerifyReport, verify_index
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
@@ -34,10 +33,7 @@ STATS = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _many_parts() -> Iterator[None]:
-    with small_parts(single=1, small=2, most=2, rows=3):
-        yield
+MANY_PARTS = small_parts(single=1, small=2, most=2, rows=3)
 
 
 class Table:
@@ -52,8 +48,8 @@ class Table:
         )
         self.store: Store = open_store(str(root))
 
-    def build(self, **options: Any) -> None:
-        build_index(self.store, options=BuildOptions(part_rows=3, **options))
+    def build(self, limits: BuildLimits = MANY_PARTS, **options: Any) -> None:
+        build_index(self.store, options=BuildOptions(part_rows=3, limits=limits, **options))
 
     @property
     def commit(self) -> Path:
@@ -144,11 +140,10 @@ def test_what_the_index_says_otherwise_than_the_log_is_named(table: Table, old: 
     assert named in table.problems()
 
 
-def test_at_most_so_many_files_are_named(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "NAMED", 2)
+def test_at_most_so_many_files_are_named(table: Table) -> None:
     for number in range(6):
         table.edit_commit(f'"size":{1000 + number}', f'"size":{9000 + number}')
-    found = table.verify()
+    found = verify_index(table.store, most_named=2)
     assert len(found.problems) == 3
     assert found.problems[-1] == "and 4 more files may differ"
 
@@ -251,14 +246,13 @@ def test_a_part_named_twice_or_not_at_all(table: Table) -> None:
 
 
 def test_a_single_file_that_does_not_describe_itself(tmp_path: Path) -> None:
-    with small_parts(single=100):
-        table = Table(tmp_path)
-        table.build()
-        assert table.verify().ok
-        manifest: Manifest = decode(table.manifest.read_bytes(), "m")
-        assert [part.core_name for part in manifest.parts] == ["v0.parquet"]
-        table.edit_manifest(time_column=[])
-        assert "v0.parquet says time_column ['t']" in table.problems()
+    table = Table(tmp_path)
+    table.build(BuildLimits())
+    assert table.verify().ok
+    manifest: Manifest = decode(table.manifest.read_bytes(), "m")
+    assert [part.core_name for part in manifest.parts] == ["v0.parquet"]
+    table.edit_manifest(time_column=[])
+    assert "v0.parquet says time_column ['t']" in table.problems()
 
 
 # Stale ones.

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,21 +17,21 @@ import pytest
 
 from delta_sidecar.errors import InputError, OptionError, StorageError
 from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
-from delta_sidecar.index.build.build_job import Limits
 from delta_sidecar.index.build.full import cut, grouped
 from delta_sidecar.index.build.live import count_files
 from delta_sidecar.index.build.sorted_runs import Runs, SpillFile
 from delta_sidecar.index.format.index_layout import Layout
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, joined, sorted_rows
 from delta_sidecar.index.verify.verify import verify_index
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.listing.live_files import live_rows
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder, add, remove
 from delta_sidecar.testing.actions import Spec
-from tests.index.models import assert_index_is, index_rows_at, small_parts
+from tests.index.models import assert_index_is, index_rows_at
 
-TINY = Limits(threads=2, batch_rows=7, run_bytes=2_000, block_bytes=300, merge_bytes=500)
+TINY = BuildLimits(threads=2, batch_rows=7, run_bytes=2_000, block_bytes=300, merge_bytes=500)
 """Dozens of runs and blocks out of a hundred files."""
 SORTS = [None, "modification_time", "n", "ts", "day"]
 
@@ -58,19 +58,14 @@ def _file(chance: random.Random, name: str) -> Spec:
     return add(name, partition={"day": day}, modification_time=number, stats=stats if known else None)
 
 
-@pytest.fixture(params=SORTS, ids=str)
-def sort_column(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    with small_parts(single=0, rows=1_000):
-        yield request.param
-
-
+@pytest.mark.parametrize("sort_column", SORTS, ids=str)
 def test_runs_give_the_rows_in_the_order_of_memory(tmp_path: Path, sort_column: str | None) -> None:
     log = random_table(tmp_path / "table")
     store = open_store(str(log.root))
     given = {"part_rows": 25, "full": True, "sort_column": sort_column}
-    build_index(store, options=BuildOptions(**given))  # type: ignore[arg-type]
+    build_index(store, options=BuildOptions(**given, limits=BuildLimits(single_rows=0)))  # type: ignore[arg-type]
     in_memory = index_rows_at(store, log.version)
-    build_index(store, options=BuildOptions(**given, limits=TINY))  # type: ignore[arg-type]
+    build_index(store, options=BuildOptions(**given, limits=replace(TINY, single_rows=0)))  # type: ignore[arg-type]
     assert index_rows_at(store, log.version) == in_memory
     assert verify_index(store).ok
     assert_index_is(store, log.version, log.state().files.values())
@@ -108,7 +103,7 @@ def test_few_wide_rows_are_one_part_although_they_were_spilled(tmp_path: Path) -
 def test_parts_of_wide_rows_have_fewer_of_them_but_a_row_group(tmp_path: Path) -> None:
     LogBuilder(tmp_path).commit(*(add(f"{n}.parquet") for n in range(21_000)))
     store = open_store(str(tmp_path))
-    limits = Limits(run_bytes=1 << 20, block_bytes=1 << 18, part_bytes=1)
+    limits = BuildLimits(run_bytes=1 << 20, block_bytes=1 << 18, part_bytes=1)
     assert build_index(store, options=BuildOptions(limits=limits)).parts == 3
     assert verify_index(store).ok
 
@@ -119,7 +114,7 @@ def test_the_engine_is_chosen_by_the_number_of_files(tmp_path: Path) -> None:
     built: list[str] = []
 
     def done(limit: int, engine: str = "auto") -> BuildReport:
-        options = BuildOptions(full=True, engine=engine, limits=Limits(process_files=limit))  # type: ignore[arg-type]
+        options = BuildOptions(full=True, engine=engine, limits=BuildLimits(process_files=limit))  # type: ignore[arg-type]
         return build_index(store, options=options, whole=lambda build: built.append(build.reason) or [])  # type: ignore[func-returns-value]
 
     assert done(129).reason == f"{files} files: built in one process; Spark from 129 on"
@@ -140,7 +135,7 @@ def test_without_spark_a_table_above_the_limit_says_what_to_do(tmp_path: Path) -
         InputError,
         match=r"120 files to read, and one process builds up to 9, and this call has no Spark; .* the engine",
     ):
-        build_index(open_store(str(tmp_path)), options=BuildOptions(limits=Limits(process_files=9)))
+        build_index(open_store(str(tmp_path)), options=BuildOptions(limits=BuildLimits(process_files=9)))
 
 
 @pytest.mark.parametrize("statistics", [True, False])
@@ -169,17 +164,17 @@ def test_nothing_is_left_of_the_runs(tmp_path: Path) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     store = open_store(str(log.root))
-    options = BuildOptions(full=True, part_rows=25, limits=TINY, temporary_directory=str(scratch))
+    limits = replace(TINY, single_rows=0)
+    options = BuildOptions(full=True, part_rows=25, limits=limits, temporary_directory=str(scratch))
 
     def interrupt(message: str) -> None:
         if "parts written" in message:
             raise Interrupted
 
-    with small_parts(single=0, rows=1_000):
-        build_index(store, options=options)
-        assert list(scratch.iterdir()) == []
-        with pytest.raises(Interrupted):
-            build_index(store, options=options, progress=interrupt)
+    build_index(store, options=options)
+    assert list(scratch.iterdir()) == []
+    with pytest.raises(Interrupted):
+        build_index(store, options=options, progress=interrupt)
     assert list(scratch.iterdir()) == []
     assert verify_index(store).ok
 
@@ -187,14 +182,12 @@ def test_nothing_is_left_of_the_runs(tmp_path: Path) -> None:
 PROGRAM = """
 import resource, sys, time
 from delta_sidecar.errors import DeltaSidecarError
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.index.build.build_job import Limits
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.storage import open_store
 
 root, scratch, room = sys.argv[1], sys.argv[2], int(sys.argv[3])
-building.SINGLE_ROWS = 0
-tiny = Limits(threads=2, batch_rows=7, run_bytes=2_000, block_bytes=300, merge_bytes=500)
+tiny = BuildLimits(single_rows=0, threads=2, batch_rows=7, run_bytes=2_000, block_bytes=300, merge_bytes=500)
 options = BuildOptions(full=True, part_rows=25, limits=tiny, temporary_directory=scratch)
 
 

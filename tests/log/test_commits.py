@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
-from delta_sidecar.log import commits as module
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches, whole_lines
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.file_schema import FILE_SCHEMA
@@ -22,7 +22,7 @@ COLUMNS = [name for name in FILE_SCHEMA.names if name != "num_records"]
 
 
 def parsed(text: bytes, columns: list[str] | None = None) -> list[CommitBatch[pa.RecordBatch]]:
-    return list(file_batches(whole_lines([text]), "c.json", columns or COLUMNS, KeyMaker("file:///t")))
+    return list(file_batches([text], "c.json", columns or COLUMNS, KeyMaker("file:///t")))
 
 
 def test_an_add_comes_out_whole() -> None:
@@ -93,12 +93,11 @@ def test_a_bad_line_is_named(bad: bytes) -> None:
         parsed(text)
 
 
-def test_lines_are_cut_at_line_ends_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 16)
+def test_lines_are_cut_at_line_ends_whatever_the_chunks() -> None:
     lines = [b"x" * n + b"\n" for n in (1, 40, 0, 15, 16, 17)] + [b"last"]
     text = b"".join(lines)
     for size in (1, 7, 16, 1000):
-        blocks = list(whole_lines(text[at : at + size] for at in range(0, len(text), size)))
+        blocks = list(whole_lines((text[at : at + size] for at in range(0, len(text), size)), block=16))
         assert b"".join(bytes(block) for block in blocks) == text
         assert all(bytes(block).endswith(b"\n") for block in blocks[:-1])
 
@@ -122,7 +121,7 @@ def test_a_commit_is_fetched_once_and_held(tmp_path: Path) -> None:
 
 def test_held_bytes_stay_within_the_budget(tmp_path: Path) -> None:
     store = CountingStore(open_store(str(tmp_path)))
-    commits = CommitBytes(store, budget=10)
+    commits = CommitBytes(store, CommitLimits(held_bytes=10))
     first, second = put(tmp_path, "a", b"123456\n"), put(tmp_path, "b", b"123456\n")
     for meta in (first, second, first, second):
         list(commits.blocks(meta))
@@ -136,10 +135,9 @@ def test_a_guess_of_another_size_is_refused(tmp_path: Path) -> None:
     assert [bytes(block) for block in commits.blocks(meta)] == [b"12\n"]
 
 
-def test_a_large_commit_is_streamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "HELD_LIMIT", 10)
+def test_a_large_commit_is_streamed(tmp_path: Path) -> None:
     store = CountingStore(open_store(str(tmp_path)))
-    commits, meta = CommitBytes(store), put(tmp_path, "a", b"1\n" * 20)
+    commits, meta = CommitBytes(store, CommitLimits(whole_commit=10)), put(tmp_path, "a", b"1\n" * 20)
     commits.prefetch([meta])
     assert b"".join(map(bytes, commits.blocks(meta))) == b"1\n" * 20
     assert store.counts() == {"stream": 1}

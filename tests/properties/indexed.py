@@ -6,19 +6,14 @@ what a million would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pytest
 from hypothesis import strategies as st
 
-from delta_sidecar.index.build import part_writer as index_parts
 from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.index.read import part_file
-from delta_sidecar.index.read import part_scan as scan_parts
-from delta_sidecar.log import mask
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from tests.index.models import small_parts
 from tests.properties.scenarios import BuiltLog, Scenario, build
@@ -37,13 +32,13 @@ class Build:
     sort_column: str | None
     part_rows: int
     limits: tuple[int, int, int, int]
+    row_group_rows: int
 
 
 @dataclass(frozen=True)
 class Reader:
     """The limits a reader works with."""
 
-    row_group_rows: int
     in_threads: bool
     by_ranges: bool
     """Whether files of parts come by ranges however small they are."""
@@ -51,6 +46,12 @@ class Reader:
     """Whether the table is opened again and again while it grows, by a process that remembers it."""
     small_masks: bool
     """Whether a few keys are as many."""
+
+    @property
+    def limits(self) -> ReaderLimits:
+        """Decoding on threads, files read by ranges: as with large tables."""
+        parts = PartLimits(few_rows=-1, helpers=1) if self.in_threads else PartLimits()
+        return ReaderLimits(parts=replace(parts, whole_stats=0, whole_core=0) if self.by_ranges else parts)
 
 
 builds = st.builds(
@@ -60,8 +61,9 @@ builds = st.builds(
     sort_column=st.sampled_from(SORT_COLUMNS),
     part_rows=st.integers(1, 3),
     limits=st.tuples(st.sampled_from([0, 0, 1, 2, 9]), st.integers(0, 4), st.integers(0, 3), st.integers(1, 5)),
+    row_group_rows=st.sampled_from([1, 2, 10_000]),
 )
-readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+readers = st.builds(Reader, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 
 
 def build_indexed(
@@ -86,25 +88,6 @@ def build_indexed(
 
 
 def _build(built: BuiltLog, how: Build) -> int:
-    options = BuildOptions(how.sort_column, part_rows=how.part_rows)
-    with small_parts(*how.limits):
-        return build_index(open_store(str(built.builder.root)), how.version, options).version
-
-
-@contextmanager
-def small_limits(reader: Reader) -> Iterator[None]:
-    """Row groups of a few rows, decoding on threads, files read by ranges: as with large tables."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_parts, "ROW_GROUP_ROWS", reader.row_group_rows)
-        if reader.in_threads:
-            patch.setattr(scan_parts, "_FEW_ROWS", -1)
-            patch.setattr(scan_parts, "_HELPERS", 1)
-        if reader.by_ranges:
-            patch.setattr(part_file, "WHOLE_STATS", 0)
-            patch.setattr(part_file, "WHOLE_CORE", 0)
-        if reader.small_masks:
-            patch.setattr(mask, "_RECENT_LIMIT", 3)
-            patch.setattr(mask, "_MANY", 1)
-            patch.setattr(mask, "_TOGETHER", 2)
-            patch.setattr(mask, "_SEARCH", 0)
-        yield
+    limits = small_parts(*how.limits, row_group_rows=how.row_group_rows)
+    options = BuildOptions(how.sort_column, part_rows=how.part_rows, limits=limits)
+    return build_index(open_store(str(built.builder.root)), how.version, options).version

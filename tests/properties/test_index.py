@@ -56,10 +56,10 @@ def test_every_index_equals_the_model(
         built = build(scenario, root)
         note(f"log: {sorted(p.name for p in built.builder.log.iterdir())}")
         tried["logs"] += 1
-        with small_parts(*limits):
-            for version in sorted(at):
-                if version <= built.head and built.can_rebuild(version):
-                    check_version(built, version, BuildOptions(sort_column, part_rows=part_rows))
+        options = BuildOptions(sort_column, part_rows=part_rows, limits=small_parts(*limits))
+        for version in sorted(at):
+            if version <= built.head and built.can_rebuild(version):
+                check_version(built, version, options)
     finally:
         shutil.rmtree(root)
 

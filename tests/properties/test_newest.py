@@ -31,7 +31,7 @@ from delta_sidecar.testing.actions import add, remove
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.index.models import small_parts
-from tests.properties.indexed import Reader, readers, small_limits
+from tests.properties.indexed import Reader, readers
 from tests.properties.settings import random_cases, shards
 
 CASES = 50
@@ -106,6 +106,7 @@ class Step:
     removed: list[int]
     part_rows: int | None
     limits: tuple[int, int, int, int]
+    row_group_rows: int
 
 
 steps = st.builds(
@@ -114,6 +115,7 @@ steps = st.builds(
     removed=st.lists(st.integers(0, 40), max_size=3),
     part_rows=st.sampled_from([None, 1, 2, 3, 4]),
     limits=st.tuples(st.sampled_from([0, 0, 0, 4, 99]), st.integers(0, 3), st.integers(0, 3), st.integers(1, 5)),
+    row_group_rows=st.sampled_from([1, 2, 10_000]),
 )
 
 
@@ -155,17 +157,16 @@ def test_a_limit_gives_the_newest_files(shard: int, key: Key, history: list[Step
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     shared_cache.clear()
     try:
-        with small_limits(reader):
-            model, indexed = make(root, key, history)
-            note(f"log: {sorted(str(p.relative_to(root)) for p in root.rglob('*'))}")
-            assert indexed < 0 or verify_index(open_store(str(root))).problems == ()
-            for store in (open_store(str(root)), CountingStore(open_store(str(root)))):
-                check(model, indexed, DeltaTable(str(root), store=store), limit)
-            sidecars = root / "_delta_log" / "_sidecars"
-            if (sidecars / f"v{indexed}.parquet").exists():
-                (sidecars / f"v{indexed}.manifest.json").unlink()
-                shared_cache.clear()
-                check(model, indexed, DeltaTable(str(root)), limit)
+        model, indexed = make(root, key, history)
+        note(f"log: {sorted(str(p.relative_to(root)) for p in root.rglob('*'))}")
+        assert indexed < 0 or verify_index(open_store(str(root))).problems == ()
+        for store in (open_store(str(root)), CountingStore(open_store(str(root)))):
+            check(model, indexed, DeltaTable(str(root), store=store, limits=reader.limits), limit)
+        sidecars = root / "_delta_log" / "_sidecars"
+        if (sidecars / f"v{indexed}.parquet").exists():
+            (sidecars / f"v{indexed}.manifest.json").unlink()
+            shared_cache.clear()
+            check(model, indexed, DeltaTable(str(root), limits=reader.limits), limit)
     finally:
         shutil.rmtree(root)
 
@@ -188,9 +189,9 @@ def make(root: Path, key: Key, history: list[Step]) -> tuple[Model, int]:
             del model.live[path]
         model.live |= {path: (version, key.order(choice), int(path[1:]) % 3 != 1) for path, choice, _ in added}
         if step.part_rows is not None:
+            limits = small_parts(*step.limits, row_group_rows=step.row_group_rows)
             by = "modification_time" if key.kind == "modification_time" else "k"
-            with small_parts(*step.limits):
-                build_index(open_store(str(root)), options=BuildOptions(by, "ts", part_rows=step.part_rows))
+            build_index(open_store(str(root)), options=BuildOptions(by, "ts", part_rows=step.part_rows, limits=limits))
             indexed = version
     return model, indexed
 

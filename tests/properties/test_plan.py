@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,11 @@ from hypothesis import strategies as st
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptTableError, VersionNotFoundError
 from delta_sidecar.index.format.index_names import DIRECTORIES
+from delta_sidecar.limits import ReaderLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing import CountingStore
-from tests.properties.indexed import Build, Reader, build_indexed, builds, readers, small_limits
+from tests.properties.indexed import Build, Reader, build_indexed, builds, readers
 from tests.properties.predicates import Predicate, predicates
 from tests.properties.scenarios import LITERALS, PARTITION_VALUES, Scenario, scenarios
 from tests.properties.settings import random_cases, shards
@@ -49,23 +49,23 @@ def test_a_plan_is_what_is_read(
 ) -> None:
     root = Path(tempfile.mkdtemp())
     try:
-        # Row groups have the size that the format says: a plan counts them by it.
-        with small_limits(replace(reader, row_group_rows=10_000)):
-            built, _ = build_indexed(scenario, root, wanted, lambda built: None)
-            note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
-            for version in (None, *range(built.head + 1)):
-                for condition in (None, str(predicate)):
-                    for columns in (None, ["path", "stats"]):
-                        check_plan(root, version, condition, columns)
+        built, _ = build_indexed(scenario, root, wanted, lambda built: None)
+        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
+        for version in (None, *range(built.head + 1)):
+            for condition in (None, str(predicate)):
+                for columns in (None, ["path", "stats"]):
+                    check_plan(root, version, reader.limits, condition, columns)
     finally:
         shutil.rmtree(root)
 
 
-def check_plan(root: Path, version: int | None, predicate: str | None, columns: list[str] | None) -> None:
+def check_plan(
+    root: Path, version: int | None, limits: ReaderLimits, predicate: str | None, columns: list[str] | None
+) -> None:
     shared_cache.clear()
     store = CountingStore(open_store(str(root)))
     try:
-        table = DeltaTable(str(root), version=version, store=store)
+        table = DeltaTable(str(root), version=version, store=store, limits=limits)
         scan = table.scan_files(predicate=predicate, columns=columns)
         commits, parts, at_most, told = scan.plan.commit_files, scan.plan.parts, scan.plan.at_most, str(scan.plan)
         opened = len(store.requests)

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,7 @@ def test_deltalake_tables(shard: int, files: list[list[Row]], predicate: Predica
 
 def check_with_index(root: Path, files: Sequence[Sequence[Row]], predicate: Predicate, options: BuildOptions) -> None:
     """The same through an index, sorted by any column, its bounds in the core and in the stats."""
-    with small_parts(single=0):
-        build_index(open_store(str(root)), options=options)
+    build_index(open_store(str(root)), options=replace(options, limits=small_parts(single=0)))
     note(f"index: {options}")
     with DeltaTable(str(root)).scan_files(str(predicate)) as scan:
         list(scan)

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from hypothesis import strategies as st
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptTableError, VersionNotFoundError
 from delta_sidecar.flow.read_ahead import shared_read_ahead
+from delta_sidecar.limits import ReaderLimits
 from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.storage.cache import shared_cache
-from tests.properties.indexed import Build, Reader, build_indexed, builds, readers, small_limits
+from tests.properties.indexed import Build, Reader, build_indexed, builds, readers
 from tests.properties.predicates import Predicate, matches, predicates
 from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Scenario, scenarios
 from tests.properties.settings import random_cases, shards
@@ -66,36 +68,41 @@ def test_reading_through_an_index_equals_the_model(
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     shared_cache.clear()
     try:
-        with small_limits(reader):
-            built, indexed = build_indexed(scenario, root, wanted, look_again if reader.is_warm else lambda built: None)
-            note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
-            note(f"predicates: {on_partitions} · {on_anything}")
-            tried["logs"] += 1
-            tried["indexes"] += len(indexed)
-            for version in (None, *range(built.head + 1), None):
-                check_version(built, version, on_partitions, on_anything, limit)
+        look = partial(look_again, limits=reader.limits) if reader.is_warm else lambda built: None
+        built, indexed = build_indexed(scenario, root, wanted, look)
+        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
+        note(f"predicates: {on_partitions} · {on_anything}")
+        tried["logs"] += 1
+        tried["indexes"] += len(indexed)
+        for version in (None, *range(built.head + 1), None):
+            check_version(built, version, reader.limits, on_partitions, on_anything, limit)
     finally:
         shutil.rmtree(root)
     assert shared_read_ahead.taken == 0
 
 
-def look_again(built: BuiltLog) -> None:
+def look_again(built: BuiltLog, limits: ReaderLimits) -> None:
     """The newest version, by a process that may remember an older one: its files, and those it had, are told."""
     tried["looks"] += 1
     live = built.builder.state().files.values()
-    table = DeltaTable(str(built.builder.root))
+    table = DeltaTable(str(built.builder.root), limits=limits)
     assert table.version() == built.builder.version
     assert sizes(table, "auto") == sorted(body["size"] for body in live)
 
 
 def check_version(
-    built: BuiltLog, version: int | None, on_partitions: Predicate, on_anything: Predicate, limit: int
+    built: BuiltLog,
+    version: int | None,
+    limits: ReaderLimits,
+    on_partitions: Predicate,
+    on_anything: Predicate,
+    limit: int,
 ) -> None:
     """A version lists as the model says, or (only if it cannot be rebuilt from the log) is refused."""
     number = built.head if version is None else version
     root = str(built.builder.root)
     try:
-        table = DeltaTable(root, version=version)
+        table = DeltaTable(root, version=version, limits=limits)
         found = listed(table, "auto")
     except (CorruptTableError, VersionNotFoundError):
         tried["refusals"] += 1
@@ -110,7 +117,7 @@ def check_version(
         check_strategy(built, table, live, strategy, on_partitions, on_anything)
     check_limit(table, live, limit, on_anything)
     if built.can_rebuild(number):
-        plain = DeltaTable(root, version=version, options={"delta.sidecar.enabled": False})
+        plain = DeltaTable(root, version=version, limits=limits, options={"delta.sidecar.enabled": False})
         check_without_index(plain, found)
         if not built.texts_dropped:
             assert bounds_of(table, found) == bounds_of(plain, found)

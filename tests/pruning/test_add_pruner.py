@@ -94,10 +94,9 @@ def test_adds_and_rows_are_pruned_alike(text: str, batches: list[list[Add]]) -> 
 
 def test_many_partition_values_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
     predicate = bind_predicate("n >= 500 AND x = 1", SCHEMA, PARTITIONED_BY)
-    adds = AddPruner(FilePruner(predicate, "UTC"))
+    adds = AddPruner(FilePruner(predicate, "UTC"), most_verdicts=100)
     asked: list[int] = []
     monkeypatch.setattr(adds_module, "may_match", lambda *given: asked.append(given[2]) or may_match(*given))
-    monkeypatch.setattr(adds_module, "_MOST_VERDICTS", 100)
     many = [Add(f"f{n}", 1, 1, {"n": str(n % 1000), "hour": None}) for n in range(5_000)]
     assert adds.passing(many).tolist() == [n % 1000 >= 500 for n in range(5_000)]
     assert asked == [1_000, 2_500], "by partition, then by stats"

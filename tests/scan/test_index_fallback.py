@@ -17,9 +17,9 @@ from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.build.build import build_index
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.format.manifest import decode, encode
-from delta_sidecar.index.read import part_scan as scan_parts
 from delta_sidecar.index.read.finder import read_single
 from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -42,11 +42,9 @@ def cold() -> Iterator[None]:
 
 
 @pytest.fixture(params=[False, True], ids=["alone", "threads"])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def limits(request: pytest.FixtureRequest) -> ReaderLimits:
     """Parts decoded by the consumer's thread alone, or by another one, too."""
-    if request.param:
-        monkeypatch.setattr(scan_parts, "_FEW_ROWS", -1)
-        monkeypatch.setattr(scan_parts, "_HELPERS", 1)
+    return ReaderLimits(parts=PartLimits(few_rows=-1, helpers=1)) if request.param else ReaderLimits()
 
 
 def tiers(found: Metrics) -> set[str]:
@@ -72,8 +70,8 @@ def reads_stats(query: Query) -> bool:
 
 @bases
 @with_vectors
-def test_a_sound_index_is_used(tmp_path: Path, checkpoint: int | None, vectors: bool, threads: None) -> None:
-    found = check_listings(make_table(tmp_path, vectors=vectors, checkpoint=checkpoint), thorough=True)
+def test_a_sound_index_is_used(tmp_path: Path, checkpoint: int | None, vectors: bool, limits: ReaderLimits) -> None:
+    found = check_listings(make_table(tmp_path, vectors=vectors, checkpoint=checkpoint), thorough=True, limits=limits)
     assert tiers(found) == {"index"}
     assert {metrics.fallback_reason for _, metrics in found} == {None}
 
@@ -157,14 +155,14 @@ def test_damaged_stats(tmp_path: Path, damage: Damage, checkpoint: int | None) -
 @with_vectors
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_a_core_that_breaks_after_files_are_out(
-    tmp_path: Path, broken: int, vectors: bool, checkpoint: int | None, threads: None
+    tmp_path: Path, broken: int, vectors: bool, checkpoint: int | None, limits: ReaderLimits
 ) -> None:
     """The newer parts are sound and their files are out: the next tier gives the others, and none of those again."""
     made = make_table(tmp_path, checkpoint=checkpoint, vectors=vectors)
     parts = made.parts()
     assert len(parts) == 8
     flipped(made.sidecars / parts[broken].core_name)
-    found = check_listings(made, thorough=broken == 4)
+    found = check_listings(made, thorough=broken == 4, limits=limits)
     everything = [metrics for query, metrics in found if not query.arguments]
     assert {metrics.tier for metrics in everything} == {"log" if checkpoint is None else "checkpoint"}
     assert all(parts[broken].core_name in (metrics.fallback_reason or "") for metrics in everything)
@@ -172,11 +170,11 @@ def test_a_core_that_breaks_after_files_are_out(
 
 @pytest.mark.parametrize("broken", [0, 1, 4, 7])
 @with_vectors
-def test_stats_that_break_after_files_are_out(tmp_path: Path, broken: int, vectors: bool, threads: None) -> None:
+def test_stats_that_break_after_files_are_out(tmp_path: Path, broken: int, vectors: bool, limits: ReaderLimits) -> None:
     made = make_table(tmp_path, checkpoint=2, vectors=vectors)
     part = made.parts()[broken]
     flipped(made.sidecars / part.stats_name)
-    for query, metrics in check_listings(made):
+    for query, metrics in check_listings(made, limits=limits):
         if "stats" in query.arguments.get("columns", ()):
             assert metrics.tier == "checkpoint"
             assert part.stats_name in (metrics.fallback_reason or "")

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.index.build import part_writer as index_parts
 from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
-from delta_sidecar.index.read import part_scan as scan_parts
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.options import RetryPolicy, StoreSettings
@@ -33,8 +32,10 @@ def cold() -> Iterator[None]:
 
 
 def indexed(builder: LogBuilder, single: bool = False, **options: Any) -> BuildReport:
-    with small_parts(single=1_000 if single else 1, rows=2):
-        return build_index(open_store(str(builder.root)), options=BuildOptions(part_rows=2, **options))
+    return build_index(
+        open_store(str(builder.root)),
+        options=BuildOptions(part_rows=2, **options, limits=small_parts(single=1_000 if single else 1, rows=2)),
+    )
 
 
 def file(
@@ -46,11 +47,14 @@ def file(
     return add(f"f{number}.parquet", size=number, partition=partition or {}, stats=stats)
 
 
-def found_by(builder: LogBuilder, predicate: str | None = None, **options: Any) -> list[int]:
+def found_by(
+    builder: LogBuilder, predicate: str | None = None, limits: ReaderLimits | None = None, **options: Any
+) -> list[int]:
     """The files of a predicate, through the index, and the same without it."""
     sizes = []
     for enabled in (True, False):
-        table = DeltaTable(str(builder.root), options={"delta.sidecar.enabled": enabled, **options})
+        options = {**options, "delta.sidecar.enabled": enabled}
+        table = DeltaTable(str(builder.root), options=options, limits=limits)
         with table.scan_files(predicate) as scan:
             sizes.append(sorted(size for batch in scan for size in batch["size"].to_pylist()))
         assert scan.metrics.tier == ("index" if enabled else "log")
@@ -204,8 +208,10 @@ def test_conditions_on_partition_values_and_stats_at_once(tmp_path: Path, predic
         values = {"ts": at, "seen": at, "x": minute}
         stats = {"numRecords": 1, "minValues": values, "maxValues": values, "nullCount": dict.fromkeys(values, 0)}
         log.commit(add(f"f{minute:02}", partition={"h": "2026021022", "sh": "2026021022"}, stats=stats))
-    with small_parts(single=0, rows=60):
-        build_index(open_store(str(tmp_path)), options=BuildOptions(part_rows=60, time_column="ts"))
+    build_index(
+        open_store(str(tmp_path)),
+        options=BuildOptions(part_rows=60, time_column="ts", limits=small_parts(single=0, rows=60)),
+    )
     for enabled in (True, False):
         with DeltaTable(str(tmp_path), options={"delta.sidecar.enabled": enabled}).scan_files(predicate) as scan:
             assert sum(batch.num_rows for batch in scan) == files
@@ -235,17 +241,14 @@ def test_a_protocol_raised_since(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("removed", [(), (0, 299, 300, 599)])
-def test_all_stats_a_slice_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, single: bool, removed: Sequence[int]
-) -> None:
-    monkeypatch.setattr(index_parts, "ROW_GROUP_ROWS", 300)
-    monkeypatch.setattr(scan_parts, "_CELLS", 1)
+def test_all_stats_a_slice_at_a_time(tmp_path: Path, single: bool, removed: Sequence[int]) -> None:
     log = LogBuilder(tmp_path).metadata({"p": "string", "x": "long", "s": "string"}, partition_by=["p"])
     log.commit(*(file(n, {"x": n, "s": f"s{n}"}, {"p": f"{n % 7:03}"}) for n in range(700)))
-    with small_parts(single=1_000 if single else 1, rows=700):
-        build_index(open_store(str(tmp_path)), options=BuildOptions("x", part_rows=700))
+    limits = small_parts(single=1_000 if single else 1, rows=700, row_group_rows=300)
+    build_index(open_store(str(tmp_path)), options=BuildOptions("x", part_rows=700, limits=limits))
     log.commit(*(remove(f"f{n}.parquet") for n in removed))
-    with DeltaTable(str(tmp_path)).scan_files(columns=["size", "stats", "partition_values"]) as scan:
+    table = DeltaTable(str(tmp_path), limits=ReaderLimits(parts=PartLimits(stats_cells=1)))
+    with table.scan_files(columns=["size", "stats", "partition_values"]) as scan:
         rows = {row["size"]: row for row in scan.read_all().to_pylist()}
     assert (scan.metrics.tier, scan.metrics.parts_read) == ("index", 1)
     assert sorted(rows) == sorted(set(range(700)) - set(removed))
@@ -255,22 +258,21 @@ def test_all_stats_a_slice_at_a_time(
 
 
 @pytest.mark.parametrize("threads", [False, True])
-def test_a_mask_that_touches_some_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: bool) -> None:
+def test_a_mask_that_touches_some_row_groups(tmp_path: Path, threads: bool) -> None:
     """Row groups whose paths no removed file is among are not looked at; the others are."""
-    monkeypatch.setattr(index_parts, "ROW_GROUP_ROWS", 4)
-    if threads:
-        monkeypatch.setattr(scan_parts, "_FEW_ROWS", -1)
-        monkeypatch.setattr(scan_parts, "_HELPERS", 1)
+    limits = ReaderLimits(parts=PartLimits(few_rows=-1, helpers=1)) if threads else ReaderLimits()
     log = LogBuilder(tmp_path).metadata({"x": "long"})
     log.commit(*(file(n, {"x": n}) for n in range(100, 160)))
-    with small_parts(single=1, rows=20):
-        build_index(open_store(str(tmp_path)), options=BuildOptions("x", part_rows=20))
+    build_index(
+        open_store(str(tmp_path)),
+        options=BuildOptions("x", part_rows=20, limits=small_parts(single=1, rows=20, row_group_rows=4)),
+    )
     for gone in ([103, 104], [100, 159], [131]):
         log.commit(*(remove(f"./x/../f{n}.parquet") for n in gone))
     live = sorted(body["size"] for body in log.state().files.values())
     assert len(live) == 55
-    assert found_by(log) == live
-    assert found_by(log, "x >= 131") == [n for n in live if n >= 131]
+    assert found_by(log, limits=limits) == live
+    assert found_by(log, "x >= 131", limits=limits) == [n for n in live if n >= 131]
 
 
 # A store that fails.

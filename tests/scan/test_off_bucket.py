@@ -101,8 +101,10 @@ def made(root: Path, found: list[File], kind: str) -> DeltaTable:
     if kind == "checkpoint":
         log.checkpoint("classic")
     if kind in ("index", "footer"):
-        with small_parts(single=99 if kind == "footer" else 0, rows=3):
-            build_index(open_store(str(root)), options=BuildOptions(part_rows=3))
+        build_index(
+            open_store(str(root)),
+            options=BuildOptions(part_rows=3, limits=small_parts(single=99 if kind == "footer" else 0, rows=3)),
+        )
     if kind == "footer":
         (root / "_delta_log" / "_sidecars" / "v0.manifest.json").unlink()
     shared_cache.clear()

@@ -26,17 +26,16 @@ from delta_sidecar.storage.uri import parse_location, resolve_log_path
 StoreOpener: TypeAlias = Callable[[str], Store]
 """Opens a store on the root of another file system, bucket or container, with the table's options."""
 
-SMALL_FILE = 4 << 20
-"""Up to here a remote file comes whole, in one request: a footer and its columns would be three."""
-
 
 class Sources:
     """The stores that a table's files lie in: mostly its own, others where the log has absolute paths."""
 
-    def __init__(self, store: Store, open_other: StoreOpener | None = None) -> None:
+    def __init__(self, store: Store, open_other: StoreOpener | None, small_file: int) -> None:
         self._store = store
         self._root = parse_location(store.root_uri)
         self._open_other = open_other
+        self.small_file = small_file
+        """Remote files of up to so many bytes come whole."""
         self._others: dict[str, Store] = {}
         self._lock = threading.Lock()
 
@@ -111,7 +110,7 @@ def _bytes_of(sources: Sources, log_path: str, size: int) -> Iterator[pa.NativeF
     if local is not None:
         with pa.memory_map(local) as mapped:
             yield mapped
-    elif size <= SMALL_FILE:
+    elif size <= sources.small_file:
         yield pa.BufferReader(pa.py_buffer(store.get(path)))
     else:
         with _whole_object(store, path, size), RangedFile(store, path, size) as ranged:

@@ -13,6 +13,7 @@ from delta_sidecar.data.reader import RowReader
 from delta_sidecar.data.request import plan_request
 from delta_sidecar.data.row_stream import RowStream, RowWork
 from delta_sidecar.errors import OptionError
+from delta_sidecar.limits import ReaderLimits
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.scan.file_scan import checked_limit
 from delta_sidecar.storage.store import Store, is_local
@@ -41,6 +42,7 @@ def read_rows(
     batch_size: int = 1 << 16,
     partition_timezone: str = "UTC",
     open_other: StoreOpener | None = None,
+    limits: ReaderLimits | None = None,
 ) -> RowStream:
     """The rows of `files` (batches of a listing) that live and match, in the order of the files.
 
@@ -62,7 +64,7 @@ def read_rows(
         batch_size=batch_size,
         group_bytes=max(_SMALLEST_GROUP_BYTES, min(_GROUP_BYTES, memory_budget // (2 * workers))),
     )
-    reader = RowReader(request, Sources(store, open_other))
+    reader = RowReader(request, Sources(store, open_other, (limits or ReaderLimits()).small_file))
     listed = DataFileList(files, request.partition_fields, partition_timezone)
     work = RowWork(listed, reader, threads=workers, memory_budget=memory_budget, enough=limit)
     return RowStream(work, request.schema, limit)

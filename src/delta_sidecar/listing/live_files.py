@@ -61,7 +61,7 @@ def plan_base(snapshot: Snapshot, request: FileRequest) -> BasePlan | None:
 
 def live_rows(snapshot: Snapshot, columns: Sequence[str], batch_size: int) -> Iterator[pa.RecordBatch]:
     """All live files of a version, with the named columns."""
-    settings = Settings(batch_size=batch_size, commit_parallelism=snapshot.parallelism)
+    settings = Settings(batch_size=batch_size)
     request = FileRequest(tuple(columns), settings=settings, stats_batch_size=batch_size)
     for live in LiveFiles(snapshot, request, plan_base(snapshot, request), at_once=False):
         if live.rows.num_rows:
@@ -132,7 +132,7 @@ class _Tail:
 
     def __init__(self, request: FileRequest, commits: CommitBytes, maker: KeyMaker, replay: Replay) -> None:
         self._request = request
-        ahead = 2 if request.limit is not None else request.settings.commit_parallelism
+        ahead = 2 if request.limit is not None else None
         matter = request.add_pruner.stats_matter if request.stats_may_not_matter else None
         self.walk = TailWalk(commits, maker, replay, request.source.names, ahead, matter)
 

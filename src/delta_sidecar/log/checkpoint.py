@@ -26,7 +26,7 @@ from delta_sidecar.log import actions
 from delta_sidecar.log.checkpoint_rows import FileColumns, rows_of
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.dialect import DELTA
-from delta_sidecar.log.lines import decode_lines, whole_lines
+from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.log_parquet import LogParquet
 from delta_sidecar.log.segment import CheckpointFiles
 from delta_sidecar.storage.store import ObjectMeta, Store
@@ -195,7 +195,7 @@ def open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
 def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
     top = files.files[0]
     text = bytes(store.get(top.path))
-    lines = [line for block in decode_lines(whole_lines([text]), actions.TopLine, top.path) for line in block]
+    lines = [line for block in decode_lines([text], actions.TopLine, top.path) for line in block]
     state = CheckpointState(
         protocol=next((line.protocol for line in lines if line.protocol), None),
         metadata=next((line.metaData for line in lines if line.metaData), None),

@@ -18,18 +18,15 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
-from delta_sidecar.log.lines import BLOCK, decode_lines, whole_lines
+from delta_sidecar.log.lines import decode_lines, whole_lines
 from delta_sidecar.log.mask import Mask
 from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
-HELD_LIMIT = 4 << 20
-"""A commit larger than this is streamed, and held only compressed."""
-HELD_BYTES = 32 << 20
-"""Bytes of commits that are held: half of them as they are, half of them compressed."""
 _CODEC = "zstd"
 _NOT_WORTH = 2_000
 """Bytes of a commit that compressing hardly makes fewer."""
@@ -66,9 +63,9 @@ class _Packed:
         return (pa.decompress(piece, size, _CODEC, asbytes=True) for piece, size in self.pieces)
 
     @classmethod
-    def of(cls, data: Buffer) -> _Packed:
+    def of(cls, data: Buffer, block: int) -> _Packed:
         view = memoryview(data)
-        cut = (view[at : at + BLOCK] for at in range(0, len(view), BLOCK))
+        cut = (view[at : at + block] for at in range(0, len(view), block))
         return cls(tuple(map(_packed, cut)))
 
 
@@ -77,35 +74,35 @@ def _packed(piece: Buffer) -> tuple[bytes, int]:
 
 
 class CommitBytes:
-    """The bytes of commits: fetched in parallel, kept within a budget (0: each is read once), streamed when large."""
+    """The bytes of commits: fetched in parallel, kept within a budget, streamed when large."""
 
-    def __init__(self, store: Store, budget: int = HELD_BYTES) -> None:
+    def __init__(self, store: Store, limits: CommitLimits | None = None) -> None:
         self._store = store
-        self._budget = budget
+        self.limits = limits or CommitLimits()
         self._lock = threading.Lock()
         self._held: dict[str, Buffer | _Packed] = {}
         self._held_bytes = 0
         self._under_way: dict[str, Future[Buffer]] = {}
 
-    def through(self, store: Store) -> CommitBytes:
+    def through(self, store: Store, limits: CommitLimits) -> CommitBytes:
         """The same bytes for readers of another store of the same table."""
-        other = CommitBytes(store, self._budget)
+        other = CommitBytes(store, limits)
         with self._lock:
             other._held, other._held_bytes = dict(self._held), self._held_bytes
         return other
 
     def compact(self, budget: int) -> CommitBytes:
         """The same bytes in little memory: compressed where they are many, without those that do not fit."""
-        other = CommitBytes(self._store, self._budget)
+        other = CommitBytes(self._store, self.limits)
         with self._lock:
             held = dict(self._held)
-        is_small = self._held_bytes <= min(budget, HELD_LIMIT)
+        is_small = self._held_bytes <= min(budget, self.limits.whole_commit)
         for path, data in held.items():
             packed = data
             if not is_small and not isinstance(data, _Packed):
                 if other._held_bytes + len(data) // _WORST_RATIO > budget:
                     continue
-                packed = _Packed.of(data)
+                packed = _Packed.of(data, self.limits.block)
             if other._held_bytes + len(packed) <= budget:
                 other._held[path] = packed
                 other._held_bytes += len(packed)
@@ -122,15 +119,15 @@ class CommitBytes:
             return False
         with self._lock:
             is_held = meta.path in self._held
-            as_it_is = self._held_bytes + len(data) <= self._budget // 2 or len(data) <= _NOT_WORTH
-            may_fit = self._held_bytes + len(data) // _WORST_RATIO <= self._budget
+            as_it_is = self._held_bytes + len(data) <= self.limits.held_bytes // 2 or len(data) <= _NOT_WORTH
+            may_fit = self._held_bytes + len(data) // _WORST_RATIO <= self.limits.held_bytes
         if not is_held and (as_it_is or may_fit):
-            self._keep(meta, data if as_it_is else _Packed.of(data))
+            self._keep(meta, data if as_it_is else _Packed.of(data, self.limits.block))
         return True
 
     def _keep(self, meta: ObjectMeta, data: Buffer | _Packed) -> None:
         with self._lock:
-            if self._held_bytes + len(data) <= self._budget and meta.path not in self._held:
+            if self._held_bytes + len(data) <= self.limits.held_bytes and meta.path not in self._held:
                 self._held[meta.path] = data
                 self._held_bytes += len(data)
 
@@ -142,7 +139,7 @@ class CommitBytes:
     def prefetch(self, metas: Iterable[ObjectMeta]) -> None:
         """Begin fetching commits that will be read next."""
         for meta in metas:
-            if meta.size > HELD_LIMIT:
+            if meta.size > self.limits.whole_commit:
                 continue
             with self._lock:
                 if meta.path in self._held or meta.path in self._under_way:
@@ -168,22 +165,22 @@ class CommitBytes:
             held = self._held.get(meta.path)
             future = self._under_way.pop(meta.path, None)
         if held is not None:
-            yield from whole_lines(held.chunks() if isinstance(held, _Packed) else [held])
-        elif meta.size > HELD_LIMIT:
-            chunks = self._streamed(meta) if keep else self._store.get_stream(meta.path, BLOCK)
-            yield from whole_lines(chunks)
+            yield from whole_lines(held.chunks() if isinstance(held, _Packed) else [held], self.limits.block)
+        elif meta.size > self.limits.whole_commit:
+            chunks = self._streamed(meta) if keep else self._store.get_stream(meta.path, self.limits.block)
+            yield from whole_lines(chunks, self.limits.block)
         else:
             # A fetch no thread has begun is done here rather than waited for.
             data = self._store.get(meta.path) if future is None or future.cancel() else future.result()
             if keep:
                 self.hold(meta, data)
-            yield from whole_lines([data])
+            yield from whole_lines([data], self.limits.block)
 
     def _streamed(self, meta: ObjectMeta) -> Iterator[Buffer]:
         """A large commit, which is kept, compressed, if it is read to its end and fits."""
-        room = self._budget - self._held_bytes
+        room = self.limits.held_bytes - self._held_bytes
         pieces: list[tuple[bytes, int]] | None = [] if meta.size // _WORST_RATIO <= room else None
-        for chunk in self._store.get_stream(meta.path, BLOCK):
+        for chunk in self._store.get_stream(meta.path, self.limits.block):
             if pieces is not None:
                 pieces.append(_packed(chunk))
                 room -= len(pieces[-1][0])

@@ -17,16 +17,13 @@ import msgspec
 
 from delta_sidecar.errors import ObjectNotFoundError
 from delta_sidecar.log.actions import LastCheckpoint
-from delta_sidecar.log.commits import HELD_LIMIT, CommitBytes
+from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import Listing, OtherBase
 from delta_sidecar.storage.requests import begin, get_small
-from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
+from delta_sidecar.storage.store import LIST_PAGE, Buffer, ObjectMeta, Store
 
-SPECULATIVE_COMMITS = 8
-_UNHINTED = 256 << 10
-"""Bytes of a commit that is fetched on a guess where no hint names a base: the first commits may have any size."""
 _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 
 
@@ -46,22 +43,23 @@ class Discovery:
 
 def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
     """Pin what there is to know about the log, for the newest version or an older one."""
-    search = LogSearch(store, version)
+    search = LogSearch(store, version, commits)
     search.read_hint()
     search.list_from_hint()
     if not search.has_checkpoint:
         search.list_all()
-    return search.discovery(commits)
+    return search.discovery()
 
 
 class LogSearch:
     """The two trips that find a log, one by one: who looks for a base of another kind does so beside them."""
 
-    def __init__(self, store: Store, version: int | None, with_names: bool = False) -> None:
-        """For a version, or the newest (None). `with_names` asks for the names beside the log where it is listed whole,
-        which may take a request more."""
+    def __init__(self, store: Store, version: int | None, commits: CommitBytes, with_names: bool = False) -> None:
+        """For a version, or the newest (None); `commits` takes what is fetched on the way. `with_names` asks for the
+        names beside the log where it is listed whole, which may take a request more."""
         self._store = store
         self._version = version
+        self._commits = commits
         self._with_names = with_names
         self._hint: int | None = None
         self._guesses: dict[int, Future[Buffer | None]] = {}
@@ -86,8 +84,9 @@ class LogSearch:
         """The second trip: one LIST from the oldest of the hinted versions on, that of the checkpoint and that of an
         `other` base; without any, the whole log. Commits after the newest are fetched beside it on a guess."""
         hinted = [v for v in (self._checkpoint, other) if v is not None]
-        most = HELD_LIMIT if hinted else _UNHINTED
-        self._guesses = _fetch_ahead(self._store, max(hinted, default=-1) + 1, self._version, most)
+        limits = self._commits.limits
+        most = limits.whole_commit if hinted else limits.unhinted_guess
+        self._guesses = self._fetch_ahead(max(hinted, default=-1) + 1, limits.guesses, most)
         if hinted:
             self.listing = list_log(self._store, min(hinted))
         else:
@@ -120,14 +119,18 @@ class LogSearch:
         else:
             self.listing = list_log(self._store, 0)
 
-    def discovery(
-        self, commits: CommitBytes, other: OtherBase | None = None, passed_over: Sequence[str] = ()
-    ) -> Discovery:
+    def _fetch_ahead(self, first: int, count: int, most: int) -> dict[int, Future[Buffer | None]]:
+        """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
+        last = first + count - 1 if self._version is None else min(self._version, first + count - 1)
+        paths = {v: f"{DELTA.directory}/{commit_name(v)}" for v in range(first, last + 1)}
+        return {v: begin(self._store, get_small, self._store, path, most) for v, path in paths.items()}
+
+    def discovery(self, other: OtherBase | None = None, passed_over: Sequence[str] = ()) -> Discovery:
         """What was found; commits that came on a guess are held, if the listing has them."""
-        _keep_listed(self._guesses, self.listing, commits)
+        _keep_listed(self._guesses, self.listing, self._commits)
         reason = "; ".join(passed_over)
         notes = (*self._notes, *filter(None, [reason]))
-        return Discovery(self.listing, commits, self._hint, notes, other, reason or None)
+        return Discovery(self.listing, self._commits, self._hint, notes, other, reason or None)
 
 
 def list_log(store: Store, start: int) -> Listing:
@@ -143,17 +146,13 @@ def _list_with_names(store: Store) -> tuple[Listing, tuple[str, ...], bool]:
     below: list[str] = []
     is_full = False
     for page in store.list_after(prefix, prefix + version_prefix(0)):
-        is_full = len(page) >= FULL_PAGE
+        is_full = len(page) >= LIST_PAGE
         objects += [meta for meta in page if meta.path < page_end and "/" not in meta.path[len(prefix) :]]
         below += [meta.path for meta in page if "/" in meta.path[len(prefix) :]]
         if page[-1].path >= page_end:
             break
     more = _next_names(store, prefix, below[-1]) if below and is_full else []
-    return Listing.of(objects, 0), (*below, *more), len(more) < FULL_PAGE
-
-
-FULL_PAGE = 1000
-"""Objects of a page of a listing, where there are more."""
+    return Listing.of(objects, 0), (*below, *more), len(more) < LIST_PAGE
 
 
 def _next_names(store: Store, prefix: str, last: str) -> list[str]:
@@ -216,18 +215,11 @@ def _encoded(text: str) -> str:
     return quote(text, safe="")
 
 
-def _fetch_ahead(store: Store, first: int, version: int | None, most: int) -> dict[int, Future[Buffer | None]]:
-    """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
-    last = first + SPECULATIVE_COMMITS - 1 if version is None else min(version, first + SPECULATIVE_COMMITS - 1)
-    paths = {v: f"{DELTA.directory}/{commit_name(v)}" for v in range(first, last + 1)}
-    return {v: begin(store, get_small, store, path, most) for v, path in paths.items()}
-
-
 def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: Listing, commits: CommitBytes) -> None:
     """Hand over the guesses the listing confirms; the others are dropped unread."""
     for version, future in guesses.items():
         meta = listing.commits.get(version)
-        if meta is None or meta.size > HELD_LIMIT:
+        if meta is None or meta.size > commits.limits.whole_commit:
             future.cancel()
         elif (data := future.result()) is not None:
             commits.hold(meta, data)

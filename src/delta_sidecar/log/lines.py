@@ -17,17 +17,15 @@ from delta_sidecar.storage.store import Buffer
 
 T = TypeVar("T")
 
-BLOCK = 256 << 10
-"""Bytes of text parsed at a time."""
 _NEWLINE = ord("\n")
 _TEXT_MAPS = ("partitionValues", "tags", "configuration")
 
 
-def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
-    """Chunks cut at line ends, in pieces small enough to parse at once."""
+def whole_lines(chunks: Iterable[Buffer], block: int) -> Iterator[bytes]:
+    """Chunks cut at line ends, in pieces of about `block` bytes."""
     rest = b""
     for chunk in chunks:
-        for piece in _pieces(chunk):
+        for piece in _pieces(chunk, block):
             end = piece.rfind(b"\n") + 1
             if end:
                 yield b"".join((rest, memoryview(piece)[:end])) if rest else piece[:end]
@@ -38,13 +36,13 @@ def whole_lines(chunks: Iterable[Buffer]) -> Iterator[bytes]:
         yield rest
 
 
-def _pieces(chunk: Buffer) -> Iterator[bytes]:
+def _pieces(chunk: Buffer, block: int) -> Iterator[bytes]:
     """A chunk in pieces; one that is small enough is not copied."""
-    if len(chunk) <= BLOCK and isinstance(chunk, bytes):
+    if len(chunk) <= block and isinstance(chunk, bytes):
         yield chunk
         return
     view = memoryview(chunk)
-    yield from (bytes(view[start : start + BLOCK]) for start in range(0, len(view), BLOCK))
+    yield from (bytes(view[start : start + block]) for start in range(0, len(view), block))
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}

@@ -17,9 +17,10 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     VersionNotFoundError,
 )
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
 from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState, open_checkpoint
-from delta_sidecar.log.commits import HELD_BYTES, CommitBytes, is_reconciled
+from delta_sidecar.log.commits import CommitBytes, is_reconciled
 from delta_sidecar.log.discovery import Discovery, discover, list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.lines import decode_lines
@@ -41,7 +42,6 @@ class Snapshot:
     metadata: Metadata
     listing: Listing
     commits: CommitBytes
-    parallelism: int = 10
     state_source: str = ""
     """Where protocol and metadata came from."""
     notes: tuple[str, ...] = ()
@@ -100,21 +100,19 @@ class Snapshot:
 def load_snapshot(
     store: Store,
     version: int | None = None,
-    parallelism: int = 10,
+    limits: CommitLimits | None = None,
     find: Callable[[Store, int | None, CommitBytes], Discovery] = discover,
-    held: int = HELD_BYTES,
 ) -> Snapshot:
     """Pin the newest version, or an older one. `find` finds the log, and perhaps a better base than its checkpoints.
 
-    A listed file that is gone (a cleaner at work) is tried once more. So many bytes of commits are `held` at most, for
-    whoever reads their files next.
+    A listed file that is gone (a cleaner at work) is tried once more.
     """
     try:
-        return _load(store, version, parallelism, find, held)
+        return _load(store, version, limits, find)
     except (ObjectNotFoundError, LogGapError) as error:
         _log.info("the log changed while it was read (%s); starting again", error)
         try:
-            return _load(store, version, parallelism, find, held)
+            return _load(store, version, limits, find)
         except ObjectNotFoundError as again:
             raise CorruptLogError(f"a file of the log is listed but not there: {again}") from None
 
@@ -122,17 +120,14 @@ def load_snapshot(
 def _load(
     store: Store,
     version: int | None,
-    parallelism: int,
+    limits: CommitLimits | None,
     find: Callable[[Store, int | None, CommitBytes], Discovery],
-    held: int,
 ) -> Snapshot:
-    found = find(store, version, CommitBytes(store, held))
-    return snapshot_of(store, found, _pin(store, found.listing, version), parallelism)
+    found = find(store, version, CommitBytes(store, limits))
+    return snapshot_of(store, found, _pin(store, found.listing, version))
 
 
-def snapshot_of(
-    store: Store, found: Discovery, version: int, parallelism: int, known: Snapshot | None = None
-) -> Snapshot:
+def snapshot_of(store: Store, found: Discovery, version: int, known: Snapshot | None = None) -> Snapshot:
     """A version of a log that has been listed. What a `known` older version says of itself is not looked for again."""
     listing = found.listing
     segment = _segment_on_other(listing, version, found.other)
@@ -148,7 +143,7 @@ def snapshot_of(
                 raise
             listing = list_log(store, 0)
             segment = listing.segment(version, None)
-    return _StateFinder(store, replace(found, listing=listing), segment, parallelism, known).snapshot()
+    return _StateFinder(store, replace(found, listing=listing), segment, known).snapshot()
 
 
 _WORTH = 4
@@ -197,15 +192,12 @@ def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | OtherBas
 class _StateFinder:
     """Finds protocol and metadata: the newest at or below the version, from the cheapest place that has them."""
 
-    def __init__(
-        self, store: Store, found: Discovery, segment: Segment, parallelism: int, known: Snapshot | None
-    ) -> None:
+    def __init__(self, store: Store, found: Discovery, segment: Segment, known: Snapshot | None) -> None:
         self._store = store
         self._known = known
         self._found = found
         self._listing = found.listing
         self._segment = segment
-        self._parallelism = parallelism
         self._notes = list(found.notes)
         self._protocol: Protocol | None = None
         self._metadata: Metadata | None = None
@@ -225,7 +217,6 @@ class _StateFinder:
             metadata=self._metadata,
             listing=self._listing,
             commits=self._found.commits,
-            parallelism=self._parallelism,
             state_source=source,
             notes=tuple(self._notes),
             passed_over=self._found.passed_over,
@@ -290,7 +281,7 @@ class _StateFinder:
         """Newest first, down to the base; what a newer commit said stays."""
         known = self._known
         unread = [c for c in self._segment.commits if known is None or c.last > known.version]
-        for commit in newest_first(unread, self._found.commits, self._parallelism):
+        for commit in newest_first(unread, self._found.commits):
             if self._complete:
                 return
             self._read_state(commit)
@@ -362,9 +353,10 @@ _OTHER_ACTIONS = (b'{"add":', b'{"remov', b'{"commi', b'{"txn":', b'{"cdc":', b'
 """The first seven bytes of other lines."""
 
 
-def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int) -> Iterator[CommitRange]:
-    """Commits from the newest to the oldest, the next `ahead` being fetched meanwhile."""
-    backwards = list(reversed(commits))
+def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int | None = None) -> Iterator[CommitRange]:
+    """Commits from the newest to the oldest, the next `ahead` being fetched meanwhile; as many as the limits of `held`
+    allow if not given."""
+    backwards, ahead = list(reversed(commits)), ahead or held.limits.parallelism
     for position, commit in enumerate(backwards):
         held.prefetch(c.file for c in backwards[position : position + ahead])
         yield commit

@@ -27,8 +27,8 @@ class TailWalk:
     replay: Replay
     columns: Sequence[str]
     """What the adds must have, by the names of `FILE_SCHEMA`."""
-    ahead: int
-    """Commits that are fetched beside the one that is read."""
+    ahead: int | None = None
+    """Commits that are fetched beside the one that is read, if fewer than the limits allow."""
     stats_matter: Callable[[list[BareAdd]], bool] | None = None
     """Where it is given: stats are left out of a block if it says that they do not matter to its adds."""
     read: int = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from delta_sidecar.errors import CorruptLogError, VersionNotFoundError
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import InfoLine, Metadata, Transaction, TransactionLine
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import list_log
@@ -126,14 +128,14 @@ def commit_info(commits: CommitBytes, meta: ObjectMeta) -> dict[str, Any] | None
     return None
 
 
-def history(store: Store, version: int, limit: int | None, parallelism: int) -> Iterator[dict[str, Any]]:
+def history(store: Store, version: int, limit: int | None, limits: CommitLimits) -> Iterator[dict[str, Any]]:
     """What each commit up to `version` says of itself, newest first."""
     listing = list_log(store, 0)
     versions = sorted(v for v in listing.commits if v <= version)
     chosen = versions if limit is None else versions[max(0, len(versions) - limit) :]
-    commits = CommitBytes(store, budget=0)
+    commits = CommitBytes(store, replace(limits, held_bytes=0))
     ranges = [CommitRange(v, v, listing.commits[v]) for v in chosen]
-    for commit in newest_first(ranges, commits, parallelism):
+    for commit in newest_first(ranges, commits):
         info = commit_info(commits, commit.file) or {}
         commits.discard(commit.file)
         yield {"version": commit.last, "timestamp": commit.file.last_modified_ms, **info}
@@ -142,7 +144,7 @@ def history(store: Store, version: int, limit: int | None, parallelism: int) -> 
 def transaction_version(snapshot: Snapshot, app_id: str) -> int | None:
     """How far an application has written, by its newest `txn` action."""
     snapshot = snapshot.on_checkpoint()
-    for commit in newest_first(snapshot.segment.commits, snapshot.commits, snapshot.parallelism):
+    for commit in newest_first(snapshot.segment.commits, snapshot.commits):
         found = [t for t in _transactions(snapshot.commits, commit.file) if t.appId == app_id]
         if found:
             return found[-1].version

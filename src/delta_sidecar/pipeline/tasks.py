@@ -22,9 +22,9 @@ from delta_sidecar.index.build.build_job import Placement, part_slices
 from delta_sidecar.index.format.index_columns import whole
 from delta_sidecar.index.format.index_layout import Layout
 from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.format.part_format import PART_ROWS
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
 from delta_sidecar.index.stats.typed_stats import stats_without_needless_text
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.checkpoint import RowGroup, read_groups
 from delta_sidecar.log.checkpoint_rows import FileColumns
 from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches
@@ -182,7 +182,7 @@ class Work:
 
     def _parts(self, rows: pa.Table) -> Iterator[PartEntry]:
         store, ordered = self.store, sorted_rows(rows, self.layout)
-        for at, size in part_slices(rows.num_rows, PART_ROWS):
+        for at, size in part_slices(rows.num_rows, self.placement.limits.part_rows):
             yield self.placement.write(store, ordered.slice(at, size), self.layout)
 
     def _actions(self, share: Share, maker: KeyMaker) -> Iterator[tuple[int, CommitBatch[pa.RecordBatch]]]:
@@ -192,7 +192,7 @@ class Work:
         for rows in read_groups(self.store, share.groups, SOURCE_COLUMNS, BATCH_ROWS):
             yield _BASE, _base_batch(stats_without_needless_text(rows, self.layout.leaves), maker)
         for commit in share.commits:
-            blocks = CommitBytes(self.store, budget=0).blocks(commit.file)
+            blocks = CommitBytes(self.store, CommitLimits(held_bytes=0)).blocks(commit.file)
             for batch in file_batches(blocks, commit.file.path, SOURCE_COLUMNS.names, maker):
                 yield commit.last, batch
 

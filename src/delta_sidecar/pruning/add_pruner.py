@@ -24,9 +24,6 @@ from delta_sidecar.pruning.may_match import may_match
 
 PartitionValues: TypeAlias = tuple[tuple[str, str | None], ...]
 
-_MOST_VERDICTS = 10_000
-"""Partition values that are remembered."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
@@ -41,7 +38,9 @@ class _Verdict:
 class AddPruner:
     """Leaves out adds that cannot hold a matching row: the same files as the rows' own pruner does."""
 
-    def __init__(self, pruner: FilePruner) -> None:
+    def __init__(self, pruner: FilePruner, most_verdicts: int = 10_000) -> None:
+        """`most_verdicts` is how many partition values are remembered."""
+        self._most_verdicts = most_verdicts
         self._timezone = pruner.timezone
         self._by_partition = pruner.by_partition
         self._by_bucket = pruner.by_bucket
@@ -90,7 +89,7 @@ class AddPruner:
             numbers.append(number)
         self._learn([add for values, (_, add) in found.items() if values not in self._verdicts])
         verdicts = [self._verdicts[values] for values in found]
-        if len(self._verdicts) > _MOST_VERDICTS:
+        if len(self._verdicts) > self._most_verdicts:
             self._verdicts.clear()
         return verdicts, np.array(numbers, np.intp)
 

@@ -183,8 +183,8 @@ class FileScan:
                 self._live = self._planned_again()
 
     def _planned_again(self) -> LiveFiles:
-        plan, parallelism = self._plan, self._request.settings.commit_parallelism
-        snapshot = load_snapshot(self._store, plan.version, parallelism)
+        plan = self._plan
+        snapshot = load_snapshot(self._store, plan.version, self._request.settings.commit_limits)
         again = make_plan(snapshot, self._request, plan.condition, plan.strategy)
         self._plan = replace(again, reason=plan.reason)
         return self._plan.run()

@@ -12,7 +12,6 @@ from delta_sidecar.errors import OptionError
 from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
-from delta_sidecar.log.discovery import SPECULATIVE_COMMITS
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.settings import STRATEGIES
@@ -184,7 +183,7 @@ def _strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple[str, 
     tail = snapshot.segment
     if limit is not None:
         return "reverse", f"the newest commits may hold the {counted(limit, 'file')} asked for"
-    if len(tail.commits) > SPECULATIVE_COMMITS:
+    if len(tail.commits) > snapshot.commits.limits.guesses:
         return "reverse", f"a tail of {counted(len(tail.commits), 'commit')} is emitted while it is fetched"
     if tail.tail_bytes > _SMALL_TAIL:
         return "reverse", f"a tail of {counted(tail.tail_bytes, 'byte')} is emitted while it is read"

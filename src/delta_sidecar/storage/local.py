@@ -25,10 +25,9 @@ from delta_sidecar.errors import (
     ObjectNotFoundError,
     StorageError,
 )
-from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
+from delta_sidecar.storage.store import LIST_PAGE, Buffer, ByteRange, ObjectMeta
 from delta_sidecar.storage.uri import Location
 
-_PAGE = 1000
 _LARGE = 256 << 10
 
 
@@ -83,7 +82,7 @@ class LocalStore:
         directory = prefix.rpartition("/")[0]
         with self._errors(prefix):
             found = self._walk(f"{directory}/" if directory else "", prefix, offset, before)
-            while page := list(islice(found, _PAGE)):
+            while page := list(islice(found, LIST_PAGE)):
                 yield page
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:

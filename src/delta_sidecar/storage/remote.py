@@ -17,7 +17,7 @@ from delta_sidecar.errors import InputError, ObjectChangedError, ObjectNotFoundE
 from delta_sidecar.storage.failures import beyond_end, broken_body, translated
 from delta_sidecar.storage.ranges import DEFAULT_GAP
 from delta_sidecar.storage.requests import fetch_ranges
-from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
+from delta_sidecar.storage.store import LIST_PAGE, Buffer, ByteRange, ObjectMeta
 from delta_sidecar.storage.uri import Location
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta as Listed
     from obstore.store import ObjectStore
 
-_PAGE = 1000
 client_numbers = count()
 
 
@@ -105,7 +104,7 @@ class ObstoreStore:
         directory = self._key(prefix).rpartition("/")[0] or None
         after = self._key(offset) if offset else None
         with translated(self._location, prefix):
-            for page in self._in_order(obstore.list(self._inner, directory, offset=after, chunk_size=_PAGE)):
+            for page in self._in_order(obstore.list(self._inner, directory, offset=after, chunk_size=LIST_PAGE)):
                 found = [m for m in page if m.path > offset and m.path.startswith(prefix)]
                 if found := [m for m in found if not before or m.path < before]:
                     yield found

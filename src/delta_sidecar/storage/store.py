@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | memoryview
 """Bytes of an object; anything that supports the buffer protocol and `len`."""
+
+LIST_PAGE: Final = 1000
+"""Objects of a page of a listing, where there are more."""
 
 
 @dataclass(frozen=True, slots=True)

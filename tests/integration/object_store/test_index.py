@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from delta_sidecar.testing import LogBuilder, add, remove
 from tests.index.models import assert_index_is, small_parts
 from tests.integration.servers import ObjectServer
 
-FINE = BuildOptions(part_rows=2)
+FINE = BuildOptions(part_rows=2, limits=small_parts(single=1, small=2, most=2, rows=3))
 
 
 class IndexContract:
@@ -32,14 +33,13 @@ class IndexContract:
         log = LogBuilder(tmp_path)
         log.commit(*(add(f"f{n}", stats={"numRecords": n}) for n in range(7)))
         log.commit(remove("f1"), add("g")).commit(add("h")).checkpoint()
-        with small_parts(single=1, small=2, most=2, rows=3):
-            for version in range(3):
-                upload(store, log, f"{version:020}.json")
-                report = build_index(store, options=FINE)
-                assert report.mode == ("incremental" if version else "full")
-                check(store, log, version)
-            build_index(store, options=BuildOptions(part_rows=2, full=True))
-            check(store, log, 2)
+        for version in range(3):
+            upload(store, log, f"{version:020}.json")
+            report = build_index(store, options=FINE)
+            assert report.mode == ("incremental" if version else "full")
+            check(store, log, version)
+        build_index(store, options=replace(FINE, full=True))
+        check(store, log, 2)
         before = len(listed_manifests(store))
         done = collect_garbage(store, retain=1, retention=timedelta(0), grace=timedelta(0))
         assert (before, len(listed_manifests(store))) == (3, 1)
@@ -50,7 +50,7 @@ class IndexContract:
         log = LogBuilder(tmp_path)
         log.commit(*(add(f"f{n}") for n in range(7)))
         upload(store, log, f"{0:020}.json")
-        with small_parts(single=1, small=2, most=2, rows=3), ThreadPoolExecutor(4) as pool:
+        with ThreadPoolExecutor(4) as pool:
             reports = list(pool.map(lambda _: build_index(store, options=FINE), range(4)))
         assert {report.files for report in reports} == {7}
         check(store, log, 0)

@@ -19,8 +19,8 @@ import msgspec
 import pyarrow as pa
 
 from delta_sidecar.errors import InputError
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build import BuildOptions
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.pipeline import build
 from delta_sidecar.pipeline.ingest import ingest
 from delta_sidecar.pipeline.maintain import maintain
@@ -50,10 +50,9 @@ def pausing(mark: str) -> type[Work]:
 
 def build_index(spark: SparkSession, order: dict[str, Any]) -> Any:
     """The whole index, however small the table, in parts of a few files."""
-    building.SINGLE_ROWS = 0  # type: ignore[misc]
     if order.get("pause"):
         build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
-    options = BuildOptions(full=True, part_rows=3, engine="spark")
+    options = BuildOptions(full=True, part_rows=3, engine="spark", limits=BuildLimits(single_rows=0))
     return build.build_table(order["table"], options=options, spark=spark)
 
 

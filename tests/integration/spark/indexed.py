@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 from urllib.parse import unquote
 
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.index.read.part_rows import read_keys
 from delta_sidecar.index.verify.verify import verify_index
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store
@@ -24,25 +21,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@contextmanager
-def as_if_large(small_parts: int = 3) -> Iterator[None]:
-    """Tables of a few files as those of millions are: in several parts, incremental."""
-    limits = {"SINGLE_ROWS": 0, "SMALL_ROWS": 2, "SMALL_PARTS": small_parts}
-    with patch.multiple(building, **limits):
-        yield
+AS_IF_LARGE = BuildLimits(single_rows=0, small_rows=2, small_parts=3)
+"""Tables of a few files as those of millions are: in several parts, incremental."""
 
 
 def build_whole(table: SparkTable) -> BuildReport:
     """The whole index, on Spark, in several parts."""
-    with as_if_large():
-        options = BuildOptions(full=True, part_rows=2, engine="spark")
-        return build_table(str(table.root), options=options, spark=table.spark)
+    options = BuildOptions(full=True, part_rows=2, engine="spark", limits=AS_IF_LARGE)
+    return build_table(str(table.root), options=options, spark=table.spark)
 
 
 def build_on_top(table: SparkTable) -> BuildReport:
     """On top of the index that is there; whole, on Spark, where that cannot be."""
-    with as_if_large():
-        return build_table(str(table.root), options=BuildOptions(part_rows=2, engine="spark"), spark=table.spark)
+    return build_table(
+        str(table.root), options=BuildOptions(part_rows=2, engine="spark", limits=AS_IF_LARGE), spark=table.spark
+    )
 
 
 def check_index(table: SparkTable) -> None:

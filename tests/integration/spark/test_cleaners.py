@@ -37,9 +37,8 @@ def test_vacuum_and_log_cleanup_leave_the_index_alone(table: SparkTable, policy:
         *(f"INSERT INTO {{t}} VALUES ({n}, 'a'), ({n}, 'b')" for n in range(2)),
     )
     store = open_store(str(table.root))
-    with small_parts(single=100 if single else 0):
-        for version in (1, 2):
-            build_index(store, version, BuildOptions(part_rows=2))
+    for version in (1, 2):
+        build_index(store, version, BuildOptions(part_rows=2, limits=small_parts(single=100 if single else 0)))
     directory = table.root / (SIDECAR_INDEX if policy == "v2" else SIDECARS)
     age(table.root, 30)
     before = {path.name for path in directory.iterdir()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,13 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import BuildOptions
-from delta_sidecar.index.build.build_job import Engine, Limits
+from delta_sidecar.index.build.build_job import Engine
 from delta_sidecar.index.verify.verify import verify_index
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store
 from tests.index.models import index_rows_at
 from tests.index.test_whole import TINY, random_table
-from tests.integration.spark.indexed import as_if_large
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,11 +29,12 @@ def test_both_engines_build_the_same_index(spark: SparkSession, tmp_path: Path, 
     log = random_table(tmp_path / "spark")
     shutil.copytree(log.root, tmp_path / "process")
 
-    def built(engine: Engine, limits: Limits) -> tuple[list[Any], list[Any]]:
+    def built(engine: Engine, limits: BuildLimits) -> tuple[list[Any], list[Any]]:
         root = tmp_path / engine
-        options = BuildOptions(sort_column=sort_column, part_rows=25, engine=engine, limits=limits)
-        with as_if_large():
-            report = build_table(str(root), options=options, spark=spark)
+        options = BuildOptions(
+            sort_column=sort_column, part_rows=25, engine=engine, limits=replace(limits, single_rows=0)
+        )
+        report = build_table(str(root), options=options, spark=spark)
         assert (report.engine, report.mode) == (engine, "full")
         assert report.parts > 3
         assert verify_index(open_store(root)).ok
@@ -42,7 +44,7 @@ def test_both_engines_build_the_same_index(spark: SparkSession, tmp_path: Path, 
         rows = [_known(row) for row in index_rows_at(open_store(root), log.version)]
         return sorted(rows, key=_path), sorted(listing, key=_path)
 
-    assert built("process", TINY) == built("spark", Limits())
+    assert built("process", TINY) == built("spark", BuildLimits())
 
 
 def _known(row: dict[str, Any]) -> dict[str, Any]:

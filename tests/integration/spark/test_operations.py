@@ -16,7 +16,7 @@ from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline.build import build_table
 from delta_sidecar.storage import open_store
 from tests.integration.same import local_paths
-from tests.integration.spark.indexed import as_if_large, build_on_top, build_whole, check_index, read_files, verified
+from tests.integration.spark.indexed import AS_IF_LARGE, build_on_top, build_whole, check_index, read_files, verified
 from tests.integration.spark.oracle import SparkTable
 
 if TYPE_CHECKING:
@@ -111,8 +111,7 @@ def test_an_older_version_gets_an_index_too(copy: SparkTable) -> None:
     for directory in DIRECTORIES:
         shutil.rmtree(copy.root / directory, ignore_errors=True)
     copy.sql(*CHANGES["truncate"])
-    with as_if_large():
-        build_table(str(copy.root), version=2, options=BuildOptions(engine="spark"), spark=copy.spark)
+    build_table(str(copy.root), version=2, options=BuildOptions(engine="spark", limits=AS_IF_LARGE), spark=copy.spark)
     paths, _ = verified(open_store(copy.root), 2)
     assert sorted(f"{copy.root}/{path}" for path in paths) == local_paths(copy.frame(2).inputFiles())
 

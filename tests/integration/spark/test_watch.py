@@ -5,7 +5,7 @@ from __future__ import annotations
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.pipeline.watch import watch
 from delta_sidecar.storage import open_store
-from tests.integration.spark.indexed import as_if_large, check_index, verified
+from tests.integration.spark.indexed import AS_IF_LARGE, check_index, verified
 from tests.integration.spark.oracle import SparkTable
 from tests.pipeline.test_watch import Script
 
@@ -24,17 +24,16 @@ def test_each_checkpoint_of_spark_is_indexed_on_top_of_the_last(table: SparkTabl
         lambda: table.sql("DELETE FROM {t} WHERE id = 4"),
         lambda: table.sql(INSERT),
     )
-    options = BuildOptions(engine="spark")
-    with as_if_large():
-        report = watch(
-            str(table.root), stop=script, on_build=built.append, spark=table.spark, tail_commits=2, options=options
-        )
+    options = BuildOptions(engine="spark", limits=AS_IF_LARGE)
+    report = watch(
+        str(table.root), stop=script, on_build=built.append, spark=table.spark, tail_commits=2, options=options
+    )
     assert [(done.version, done.mode, done.engine) for done in built] == [
         (2, "full", "spark"),
         (4, "incremental", "process"),
     ]
     assert (report.polls, report.failures) == (4, 0)
     verified(open_store(table.root), 4)
-    with as_if_large():
-        watch(str(table.root), stop=Script(), tail_commits=1, spark=table.spark)
+    again = BuildOptions(limits=AS_IF_LARGE)
+    watch(str(table.root), stop=Script(), tail_commits=1, spark=table.spark, options=again)
     check_index(table)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as distribution_version
 from itertools import pairwise
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
@@ -19,45 +18,16 @@ from delta_sidecar.index.format.index_layout import Layout
 from delta_sidecar.index.format.index_names import part_id
 from delta_sidecar.index.format.manifest import FORMAT, Manifest, Sort, parts_json, totals
 from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.format.part_format import PART_GOAL, PART_ROWS
 from delta_sidecar.index.format.sort_keys import in_order
 from delta_sidecar.index.read.manifests import commit_identity
 from delta_sidecar.index.stats.index_rows import joined, sorted_rows
+from delta_sidecar.limits import BuildLimits
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage.store import Store
-
-SINGLE_ROWS: Final = 20_000
-"""A table of so many files has one part, in one file."""
-SMALL_ROWS: Final = 20_000
-"""A part of fewer rows is small."""
-SMALL_PARTS: Final = 8
-"""More small parts than this are merged."""
-TAIL_LIMIT: Final = 512 << 20
-"""Bytes of commits that one process replays; more are left to an engine."""
 
 Progress: TypeAlias = Callable[[str], None]
 Engine: TypeAlias = Literal["auto", "process", "spark"]
 """What builds a whole index: this process, Spark, or the one that the number of files suggests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a build in one process does, and holds in memory on the way."""
-
-    process_files: int = 5_000_000
-    """Files up to which `auto` builds in one process."""
-    threads: int = min(4, os.cpu_count() or 1)
-    """Threads beside the one that reads; each holds a batch, a run or a part."""
-    batch_rows: int = 5_000
-    """Files that are typed at a time."""
-    run_bytes: int = 32 << 20
-    """Memory of the rows that are sorted at once. Less of them needs no file; more runs cost more in the merge."""
-    block_bytes: int = 1 << 20
-    """Memory of a block: the merge holds one of each run, at most."""
-    merge_bytes: int = 16 << 20
-    """Memory of the rows that the merge sorts at a time, beside those that wait."""
-    part_bytes: int = 128 << 20
-    """Memory of the rows of a part, at most, unless it has one row group alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +40,13 @@ class BuildOptions:
     """Logical name of the column whose bounds stand in the core."""
     full: bool = False
     """Build anew even where an index could be built on."""
-    part_rows: int = PART_GOAL
+    part_rows: int = 80_000
     """Rows a part should have."""
     engine: Engine = "auto"
     """What builds the index where it is built anew. On top of an older one it is always this process."""
     temporary_directory: str | None = None
     """Where sorted runs go for the time of a build in one process; the system's own if not given."""
-    limits: Limits = Limits()
+    limits: BuildLimits = field(default_factory=BuildLimits)
 
     def __post_init__(self) -> None:
         if self.engine not in get_args(Engine):
@@ -90,10 +60,12 @@ class Placement:
     directory: str
     version: int
     build: str
+    limits: BuildLimits
 
     def write(self, store: Store, rows: pa.Table, layout: Layout) -> PartEntry:
         """Write sorted rows as a part under a name of its own."""
-        return write_part(store, self.directory, part_id(self.version, self.build), rows, layout)
+        name = part_id(self.version, self.build)
+        return write_part(store, self.directory, name, rows, layout, self.limits.row_group_rows)
 
 
 @dataclass(slots=True)
@@ -119,7 +91,7 @@ class Build:
 
     @property
     def placement(self) -> Placement:
-        return Placement(self.directory, self.version, self.id)
+        return Placement(self.directory, self.version, self.id, self.options.limits)
 
     def write(self, rows: pa.Table) -> PartEntry:
         """Sort rows and write them as a part."""
@@ -175,8 +147,9 @@ class PartSink:
         self.rows = 0
 
     def add(self, rows: pa.Table) -> None:
-        for at, size in part_slices(rows.num_rows, PART_ROWS) if rows.num_rows else ():
-            if self.rows + size > PART_ROWS:
+        most = self._build.options.limits.part_rows
+        for at, size in part_slices(rows.num_rows, most) if rows.num_rows else ():
+            if self.rows + size > most:
                 self.flush()
             self._tables.append(rows.slice(at, size))
             self.rows += size

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from delta_sidecar import arrays
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build_job import Build, PartSink
 from delta_sidecar.index.build.full import write_sorted
 from delta_sidecar.index.build.live import Tail, hidden_by, tail_after
@@ -27,9 +26,10 @@ class TooMuchChanged(Exception):
 def extended(build: Build, found: FoundManifest) -> list[PartEntry]:
     """The parts of an older index without what the tail hides, and the tail's own rows."""
     tail = tail_after(build.snapshot, found.manifest.version)
-    if tail.size > building.TAIL_LIMIT:
+    limits = build.options.limits
+    if tail.size > limits.tail_bytes:
         raise TooMuchChanged(f"{tail.size >> 20} MB of commits since version {found.manifest.version}")
-    if found.manifest.files + tail.size // _ADD_BYTES <= building.SINGLE_ROWS:
+    if found.manifest.files + tail.size // _ADD_BYTES <= limits.single_rows:
         new = [index_rows(batch, build.layout) for batch in tail.rows()]
         return write_sorted(build, [*new, *_unhidden_rows(build, found, tail)])
     return _compacted(build, _parts(build, found, tail))
@@ -69,7 +69,7 @@ def _unhidden(build: Build, found: FoundManifest, tail: Tail) -> tuple[list[Part
             continue
         rows = _rows_of(build, found.directory, part)
         sink.add(rows.filter(arrays.booleans(~flags)))
-        if sink.rows >= building.SMALL_ROWS:
+        if sink.rows >= build.options.limits.small_rows:
             sink.flush()
     return kept, sink.close()
 
@@ -90,8 +90,9 @@ def _rows_of(build: Build, directory: str, part: PartEntry) -> pa.Table:
 
 def _compacted(build: Build, parts: list[PartEntry]) -> list[PartEntry]:
     """The parts, many small ones merged with their neighbours."""
-    small = [part for part in parts if part.rows < building.SMALL_ROWS]
-    if len(small) <= building.SMALL_PARTS:
+    limits = build.options.limits
+    small = [part for part in parts if part.rows < limits.small_rows]
+    if len(small) <= limits.small_parts:
         return parts
     build.progress(f"merging {len(small)} small parts")
     sink = PartSink(build)

@@ -19,14 +19,13 @@ import msgspec
 import pyarrow as pa
 
 from delta_sidecar.errors import CorruptLogError, ObjectExistsError
-from delta_sidecar.index.build import build_job as building
 from delta_sidecar.index.build.build_job import Build, part_slices
 from delta_sidecar.index.build.part_writer import write_part
 from delta_sidecar.index.build.sorted_runs import Runs, SpillFile
 from delta_sidecar.index.format.index_names import part_id, single_id
 from delta_sidecar.index.format.manifest import text_of
 from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.format.part_format import MANIFEST_KEY, ROW_GROUP_ROWS
+from delta_sidecar.index.format.part_format import MANIFEST_KEY
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, joined, sorted_rows
 from delta_sidecar.listing.live_files import live_rows
 
@@ -122,10 +121,10 @@ def _merged(build: Build, runs: Runs, pool: ThreadPoolExecutor) -> list[PartEntr
     limits, blocks = build.options.limits, runs.ordered()
     tables = map_ahead(pool, runs.read, blocks, ahead=2)
     rows = runs.merged(blocks, tables, limits.merge_bytes)
-    if runs.rows <= building.SINGLE_ROWS:
+    if runs.rows <= limits.single_rows:
         return [_single(build, joined(list(rows)))]
     # Rows of a wide table are large: its parts have fewer.
-    fitting = max(ROW_GROUP_ROWS, limits.part_bytes * runs.rows // max(1, runs.nbytes))
+    fitting = max(limits.row_group_rows, limits.part_bytes * runs.rows // max(1, runs.nbytes))
     slices = part_slices(runs.rows, min(build.options.part_rows, fitting))
     parts: list[PartEntry] = []
     written = 0
@@ -159,7 +158,7 @@ def write_sorted(build: Build, tables: Sequence[pa.Table]) -> list[PartEntry]:
     build.progress(f"{rows.num_rows:,} files read")
     if not rows.num_rows:
         return []
-    if rows.num_rows <= building.SINGLE_ROWS:
+    if rows.num_rows <= build.options.limits.single_rows:
         return [_single(build, rows)]
     slices = part_slices(rows.num_rows, build.options.part_rows)
     return [build.write_in_order(rows.slice(at, size)) for at, size in slices]
@@ -171,7 +170,14 @@ def _single(build: Build, rows: pa.Table) -> PartEntry:
     for name in (single_id(build.version), part_id(build.version, build.id)):
         try:
             return write_part(
-                build.store, build.directory, name, rows, build.layout, single=True, metadata={MANIFEST_KEY: described}
+                build.store,
+                build.directory,
+                name,
+                rows,
+                build.layout,
+                build.options.limits.row_group_rows,
+                single=True,
+                metadata={MANIFEST_KEY: described},
             )
         except ObjectExistsError:
             _log.info("%s is taken by an earlier build", name)

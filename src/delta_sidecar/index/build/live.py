@@ -47,7 +47,7 @@ class Tail:
         """The live adds of the commits, newest first, with the named columns."""
         held = self.snapshot.commits
         maker = self._maker
-        for commit in newest_first(self.commits, held, self.snapshot.parallelism):
+        for commit in newest_first(self.commits, held):
             blocks = held.blocks(commit.file, keep=False)
             batches = file_batches(blocks, commit.file.path, names, maker)
             yield from self.replay.commit(self._noted(batches) if self.notes_keys else batches)

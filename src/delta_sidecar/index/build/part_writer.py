@@ -28,7 +28,6 @@ from delta_sidecar.index.format.part_format import (
     MAPS,
     PART_KEY,
     RENAMED,
-    ROW_GROUP_ROWS,
     file_entry,
     nested,
 )
@@ -63,6 +62,7 @@ def write_part(
     part: str,
     rows: pa.Table,
     layout: Layout,
+    row_group_rows: int,
     single: bool = False,
     metadata: Mapping[bytes, bytes] | None = None,
 ) -> PartEntry:
@@ -70,15 +70,15 @@ def write_part(
     columns = _file_columns(rows, layout)
     core: dict[str, pa.Array] = {name: columns[name] for name in _CORE_NAMES if name in columns}
     stats: dict[str, pa.Array] = {name: columns[name] for name in _STATS_NAMES if name in columns}
-    entry = _described(part, rows, layout)
+    entry = msgspec.structs.replace(_described(part, rows, layout), row_groups=-(-rows.num_rows // row_group_rows))
     if single:
-        data = sealed(_encoded(core | stats, layout, ROW_GROUP_ROWS, metadata))
+        data = sealed(_encoded(core | stats, layout, row_group_rows, metadata))
         store.put_if_absent(f"{directory}/{part}.parquet", data)
         return msgspec.structs.replace(entry, core=file_entry(data))
     if not stats:
         stats = {STATS_JSON: arrays.nulls(rows.num_rows, pa.string())}
     named = {**(metadata or {}), PART_KEY: part.encode()}
-    core_data = with_chunk_checksums(_encoded(core, layout, ROW_GROUP_ROWS, named))
+    core_data = with_chunk_checksums(_encoded(core, layout, row_group_rows, named))
     stats_data = with_chunk_checksums(_encoded(stats, layout, rows.num_rows, named))
     entry = msgspec.structs.replace(entry, core=file_entry(core_data), stats=file_entry(stats_data))
     store.put_if_absent(f"{directory}/{entry.stats_name}", stats_data)

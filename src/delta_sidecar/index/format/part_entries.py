@@ -44,6 +44,8 @@ class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """`{id}.core.parquet`; `{id}.parquet` where core and stats are one file."""
     stats: FileEntry | None = None
     """`{id}.stats.parquet`."""
+    row_groups: int = 0
+    """Of the core."""
     records: int | None = None
     """Rows in the data files together, deleted ones too; None if any count is unknown."""
     key: tuple[KeyValue, KeyValue] = (None, None)
@@ -123,6 +125,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
     number: list[int]
     """What comes after it in the id; -1 for nothing."""
     rows: list[int]
+    row_groups: list[int]
     bytes: list[int]
     records: list[int | None]
     core: FileEntries
@@ -149,6 +152,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
             build=[builds[name] for name, _ in split],
             number=[number for _, number in split],
             rows=[p.rows for p in parts],
+            row_groups=[p.row_groups for p in parts],
             bytes=[p.bytes for p in parts],
             records=[p.records for p in parts],
             core=FileEntries.of([p.core for p in parts]),
@@ -187,6 +191,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
         return PartEntry(
             id=self._id(index),
             rows=self.rows[index],
+            row_groups=self.row_groups[index],
             bytes=self.bytes[index],
             core=core or _NO_FILE,
             stats=self.stats.at(index),

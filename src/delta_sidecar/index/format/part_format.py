@@ -20,17 +20,6 @@ from delta_sidecar.index.format.part_entries import FileEntry
 from delta_sidecar.index.format.seals import footer_crc32, footer_length
 from delta_sidecar.storage.store import Buffer, Store
 
-ROW_GROUP_ROWS: Final = 10_000
-
-
-PART_ROWS: Final = 100_000
-"""Rows of a part, at most."""
-
-
-PART_GOAL: Final = 80_000
-"""Rows a builder aims at."""
-
-
 MANIFEST_KEY: Final = b"delta_sidecar.manifest"
 
 

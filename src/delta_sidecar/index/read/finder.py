@@ -52,13 +52,13 @@ class _Candidate:
 
 def discover_with_index(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
     """Find the log of a table, and the index that is the best base of the version, in the same two trips."""
-    finder, search = IndexFinder(store, version), LogSearch(store, version, with_names=True)
+    finder, search = IndexFinder(store, version), LogSearch(store, version, commits, with_names=True)
     finder.ask_for_hints()
     search.list_from_hint(finder.ask_for_manifests(search.read_hint()))
     base = finder.base(search)
     if base is None and not search.has_checkpoint and search.list_all():
         base = finder.base(search)
-    return search.discovery(commits, base, finder.passed_over)
+    return search.discovery(base, finder.passed_over)
 
 
 class IndexFinder:
@@ -221,5 +221,5 @@ def read_single(store: Store, directory: str, version: int) -> Manifest | None:
     # What its entry would tell of keys, times and buckets is left unknown: its rows are few.
     rows = footer.num_rows
     unknown = dict.fromkeys(("key_unknown", "time_unknown", "vectors", "off_bucket"), rows)
-    entry = PartEntry(single_id(version), rows, 0, file_entry(data), **unknown)
+    entry = PartEntry(single_id(version), rows, 0, file_entry(data), row_groups=footer.num_row_groups, **unknown)
     return with_parts(manifest, [entry])

@@ -14,7 +14,8 @@ from collections.abc import Hashable
 from dataclasses import replace
 
 from delta_sidecar.index.read.finder import IndexFinder, discover_with_index
-from delta_sidecar.log.discovery import SPECULATIVE_COMMITS, Discovery, list_log
+from delta_sidecar.limits import CommitLimits
+from delta_sidecar.log.discovery import Discovery, list_log
 from delta_sidecar.log.segment import CheckpointFiles, Listing
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, snapshot_of
 from delta_sidecar.storage.cache import shared_cache
@@ -26,17 +27,16 @@ _OF_A_COMMIT = 500
 """Bytes that a listed commit takes, about."""
 
 
-def open_snapshot(store: Store, version: int | None, parallelism: int, held: int) -> Snapshot:
-    """Pin the newest version of a table, or an older one, on its index where that is the best base. So many bytes of
-    commits are `held` at most."""
-    known = _warm_snapshot(store, parallelism) if version is None else None
-    snapshot = known or load_snapshot(store, version, parallelism, discover_with_index, held)
+def open_snapshot(store: Store, version: int | None, limits: CommitLimits) -> Snapshot:
+    """Pin the newest version of a table, or an older one, on its index where that is the best base."""
+    known = _warm_snapshot(store, limits) if version is None else None
+    snapshot = known or load_snapshot(store, version, limits, discover_with_index)
     if version is None:
         _remember(snapshot)
     return snapshot
 
 
-def _warm_snapshot(store: Store, parallelism: int) -> Snapshot | None:
+def _warm_snapshot(store: Store, limits: CommitLimits) -> Snapshot | None:
     """The newest version of a table that was opened before; None if it was not, or too much has changed: for a table
     without a base, if there may be an index now."""
     known: Snapshot | None = shared_cache.get(_key(store))
@@ -47,7 +47,7 @@ def _warm_snapshot(store: Store, parallelism: int) -> Snapshot | None:
         finder.ask_for_hints()
     news = list_log(store, known.version)
     has_index = known.segment.base is None and (finder.ask_for_manifests(None) is not None or finder.passed_over)
-    found = None if has_index or not _is_same(known, news) else _continued(store, known, news, parallelism)
+    found = None if has_index or not _is_same(known, news) else _continued(store, known, news, limits)
     if found is None:
         shared_cache.forget(_key(store))
     return found
@@ -81,13 +81,13 @@ def _is_same(known: Snapshot, news: Listing) -> bool:
     return then is not None and now is not None and now.is_as(then.size, then.last_modified_ms, then.etag)
 
 
-def _continued(store: Store, known: Snapshot, news: Listing, parallelism: int) -> Snapshot | None:
+def _continued(store: Store, known: Snapshot, news: Listing, limits: CommitLimits) -> Snapshot | None:
     """The known version on this store, or with the commits that came after it. A new checkpoint, or many commits, may
     have brought a better base: then everything is looked for again."""
-    commits = known.commits.through(store)
+    commits = known.commits.through(store, limits)
     if news.head == known.version:
         return replace(known, store=store, commits=commits)
-    if news.checkpoints or news.head - known.version > SPECULATIVE_COMMITS:
+    if news.checkpoints or news.head - known.version > limits.guesses:
         return None
     base = known.segment.base
     other = None if isinstance(base, CheckpointFiles) else base
@@ -98,4 +98,4 @@ def _continued(store: Store, known: Snapshot, news: Listing, parallelism: int) -
         checksums={**known.listing.checksums, **news.checksums},
     )
     commits.prefetch(meta for version, meta in news.commits.items() if version > known.version)
-    return snapshot_of(store, Discovery(listing, commits, None, other=other), news.head, parallelism, known)
+    return snapshot_of(store, Discovery(listing, commits, None, other=other), news.head, known)

@@ -10,7 +10,6 @@ import numpy as np
 
 from delta_sidecar import arrays
 from delta_sidecar.index.format.part_entries import FileEntries, PartEntry
-from delta_sidecar.index.format.part_format import ROW_GROUP_ROWS
 from delta_sidecar.index.format.seals import end_length
 from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_bounds import PartBounds
@@ -58,7 +57,7 @@ class PartChoice:
     @property
     def row_groups(self) -> int:
         """Row groups of all parts of the index."""
-        return int(np.ceil(np.array(self.index.manifest.parts.rows) / ROW_GROUP_ROWS).sum())
+        return sum(self.index.manifest.parts.row_groups)
 
     @property
     def rows(self) -> int:
@@ -71,7 +70,7 @@ class PartChoice:
         parts, all_stats = self.index.manifest.parts, self.request.source.all_stats
         with_stats = [at for at in self.positions if parts.stats.size[at] > 0] if self.tries_stats or all_stats else []
         size = _bytes(parts.core, self.positions) + _bytes(parts.stats, with_stats)
-        groups = sum(-(-parts.rows[at] // ROW_GROUP_ROWS) for at in self.positions)
+        groups = sum(parts.row_groups[at] for at in self.positions)
         return AtMost(groups, size, len(with_stats))
 
     def buckets_are_checked(self, off_bucket: int) -> bool:

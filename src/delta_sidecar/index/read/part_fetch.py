@@ -27,12 +27,6 @@ from delta_sidecar.storage.store import Store, is_local
 
 Flags: TypeAlias = NDArray[np.bool_]
 
-_AHEAD = 3
-"""Parts on their way at once, at most; the bytes of the read-ahead bound them, too. Local ones are read when it is
-their turn."""
-_FEW_PARTS = 4
-"""A scan of so few parts may be asked again: their cores go into the cache."""
-
 
 @dataclass(frozen=True, slots=True)
 class MatchingPart:
@@ -54,11 +48,12 @@ class PartFetch:
         self._choice = choice
         self._index = choice.index
         self._request = choice.request
+        self._limits = choice.request.settings.limits.parts
         self._store = store
         self._stats: Ahead[PartEntry, PartFile] | None = None
         self._cores: Ahead[MatchingPart, PartFile] | None = None
         self._stopped = False
-        self._read: deque[tuple[str, PartFile]] = deque(maxlen=_FEW_PARTS)
+        self._read: deque[tuple[str, PartFile]] = deque(maxlen=self._limits.few_parts)
         """Cores that came by ranges, the last few: what was read of them is here."""
 
     def begin(self) -> None:
@@ -68,7 +63,7 @@ class PartFetch:
     def _begun(self) -> Ahead[MatchingPart, PartFile]:
         if self._cores is not None:
             return self._cores
-        ahead = 0 if is_local(self._store) else 1 if self._request.limit is not None else _AHEAD
+        ahead = 0 if is_local(self._store) else 1 if self._request.limit is not None else self._limits.ahead
         matching: Iterator[MatchingPart]
         if self._choice.tries_stats:
             self._stats = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
@@ -101,15 +96,17 @@ class PartFetch:
         if part.stats is None:
             return self._send_for_core(MatchingPart(part))
         paths = self._choice.stats.in_stats(self._index.layout)
+        whole = self._limits.whole_stats
         return begin(
-            self._store, fetch_stats, self._store, self._index.directory, part, paths, lambda: not self._stopped
+            self._store, fetch_stats, self._store, self._index.directory, part, paths, whole, lambda: not self._stopped
         )
 
     def _send_for_core(self, matching: MatchingPart) -> Future[PartFile]:
-        return begin(self._store, self._core, matching.part, len(self._choice.positions) <= _FEW_PARTS)
+        return begin(self._store, self._core, matching.part, len(self._choice.positions) <= self._limits.few_parts)
 
     def _core(self, part: PartEntry, keep: bool) -> PartFile:
-        core = fetch_core_cached(self._store, self._index.directory, part, keep, self._by_ranges)
+        whole = self._limits.whole_core if self._by_ranges else None
+        core = fetch_core_cached(self._store, self._index.directory, part, keep, whole)
         if self._by_ranges:
             self._read.append((part.id, core))
         return core
@@ -117,7 +114,7 @@ class PartFetch:
     @property
     def _by_ranges(self) -> bool:
         """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
-        is_narrow = self._request.pruning is not None and len(self._choice.positions) <= _FEW_PARTS
+        is_narrow = self._request.pruning is not None and len(self._choice.positions) <= self._limits.few_parts
         return is_local(self._store) and (is_narrow or self._request.limit is not None)
 
     def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:

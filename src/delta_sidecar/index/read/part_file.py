@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,13 +26,6 @@ from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.ranged_file import ReadOnlyFile
 from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, Store
-
-WHOLE_STATS: Final = 1 << 20
-"""A stats file up to this size comes whole: one trip instead of two."""
-
-
-WHOLE_CORE: Final = 256 << 10
-"""A core up to this size comes whole wherever it lies."""
 
 
 class PartFile:
@@ -174,26 +167,34 @@ class RangedPartFile(PartFile):
         return super().read(groups, positions)
 
 
-def fetch_core(store: Store, directory: str, part: PartEntry, by_ranges: bool = False) -> PartFile:
-    """The core of a part, whole and checked; or, `by_ranges`, its end, the rest to come as it is read."""
+def fetch_core(store: Store, directory: str, part: PartEntry, whole: int | None = None) -> PartFile:
+    """The core of a part, whole and checked; or, if it has more than `whole` bytes, its end, the rest to come as it is
+    read."""
     path = f"{directory}/{part.core_name}"
-    ranged = _fetch_end(store, path, part.core) if by_ranges and part.core.size > WHOLE_CORE else None
+    ranged = _fetch_end(store, path, part.core) if whole is not None and part.core.size > whole else None
     file = ranged or PartFile.of(_fetch_whole(store, path, part.core), path)
-    if sum(file.group_rows) != part.rows or ("path",) not in file.leaves:
+    is_as_said = (len(file.group_rows), sum(file.group_rows)) == (part.row_groups, part.rows)
+    if not is_as_said or ("path",) not in file.leaves:
         raise CorruptIndexError(
-            f"{path} does not hold the {part.rows} rows its manifest says; "
+            f"{path} does not hold the {part.rows} rows in {part.row_groups} row groups its manifest says; "
             "build the index again with `sidecar build --full`"
         )
     return file
 
 
 def fetch_stats(
-    store: Store, directory: str, part: PartEntry, paths: Sequence[Path], go_on: Callable[[], bool] = lambda: True
+    store: Store,
+    directory: str,
+    part: PartEntry,
+    paths: Sequence[Path],
+    whole: int,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> PartFile:
-    """The stats file of a part, or the chunks of some of its columns; between two trips it asks whether to go on."""
+    """The stats file of a part; or, if it has more than `whole` bytes, the chunks of some of its columns: between its
+    two trips it asks whether to go on."""
     assert part.stats is not None
     path = f"{directory}/{part.stats_name}"
-    ranged = _fetch_end(store, path, part.stats) if part.stats.size > WHOLE_STATS else None
+    ranged = _fetch_end(store, path, part.stats) if part.stats.size > whole else None
     if ranged is not None and go_on():
         ranged.fetch(range(ranged.metadata.num_row_groups), ranged.positions(paths))
     file = ranged or PartFile.of(_fetch_whole(store, path, part.stats), path)
@@ -277,12 +278,12 @@ class _Chunks(ReadOnlyFile):
         self.closed = True
 
 
-def fetch_core_cached(store: Store, directory: str, part: PartEntry, keep: bool, by_ranges: bool) -> PartFile:
+def fetch_core_cached(store: Store, directory: str, part: PartEntry, keep: bool, whole: int | None) -> PartFile:
     """The core of a part, from the cache if it is there, else as `fetch_core` gives it; `keep` puts it there."""
     key = (store.identity, directory, part.core_name, part.core)
     found: PartFile | None = shared_cache.get(key)
     if found is None:
-        found = fetch_core(store, directory, part, by_ranges)
+        found = fetch_core(store, directory, part, whole)
         if keep:
             shared_cache.put(key, found, part.core.size)
     return found.through(store)

@@ -31,6 +31,7 @@ class PartMerge:
 
     def __init__(self, choice: PartChoice, store: Store, parts: Iterator[ChunksOfPart]) -> None:
         self._index = choice.index
+        self._limits = choice.request.settings.limits.parts
         self._store = store
         self._waiting = deque(choice.positions)
         self._parts = parts
@@ -71,7 +72,7 @@ class PartMerge:
         """What gives the sort keys of chunks of a part."""
         layout, stats = self._index.layout, None
         if key_in_stats(part, layout):
-            stats = fetch_stats(self._store, self._index.directory, part, [key_path(layout)])
+            stats = fetch_stats(self._store, self._index.directory, part, [key_path(layout)], self._limits.whole_stats)
 
         def keys(chunk: RowChunk) -> pa.Array:
             return chunk.rows.sort_keys(chunk.span.group, stats).slice(chunk.span.start, chunk.span.count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
@@ -16,7 +15,6 @@ from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.index.format.index_columns import KINDS, STATS_JSON
-from delta_sidecar.index.format.part_format import ROW_GROUP_ROWS
 from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_bounds import GroupBounds
 from delta_sidecar.index.read.part_choice import PartChoice
@@ -31,14 +29,8 @@ from delta_sidecar.log.replay import Replay, without
 from delta_sidecar.pruning.may_match import may_match
 from delta_sidecar.storage.store import Store
 
-_HELPERS = min(1, (os.cpu_count() or 1) - 1)
-"""Threads that decode beside the consumer's own: more cost memory in proportion and soon wait for each other."""
-_FEW_ROWS = 3 * ROW_GROUP_ROWS
-"""So few rows are decoded before a thread has begun."""
 _FEW_KEPT = 4
 """One row in so many is few."""
-_CELLS = 1 << 21
-"""Values of stats decoded at a time where all of them are wanted."""
 _ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
 
 
@@ -51,6 +43,7 @@ class PartScan:
         self._index = index
         self._store = store
         self._request = request
+        self._limits = request.settings.limits.parts
         self._choice = PartChoice(index, request)
         self._fetch = PartFetch(self._choice, store)
         self._replay: Replay | None = None
@@ -87,9 +80,9 @@ class PartScan:
     def _in_turn(self) -> Iterator[LiveRows]:
         """One part after the other: where their keys do not overlap, or no order is asked for."""
         self._fetch.begin()
-        many = self._choice.rows > _FEW_ROWS
+        many = self._choice.rows > self._limits.few_rows
         alone = not many or self._request.limit is not None or self._request.source.all_stats
-        ordered = Ordered(self._tasks(), 0 if alone else _HELPERS, self._tasks_ahead)
+        ordered = Ordered(self._tasks(), 0 if alone else self._limits.helpers, self._tasks_ahead)
         try:
             for span, rows in ordered:
                 self._rows_out.append(span)
@@ -190,9 +183,10 @@ class PartScan:
 
     def _with_all_stats(self, matching: MatchingPart, rows: PartRows, groups: set[int]) -> Iterator[RowChunk]:
         """Rows with all their stats. The stats file is decoded a little at a time."""
-        file = fetch_stats(self._store, self._index.directory, matching.part, _ALL_STATS)
+        limits = self._limits
+        file = fetch_stats(self._store, self._index.directory, matching.part, _ALL_STATS, limits.whole_stats)
         positions = file.positions(_ALL_STATS)
-        step = max(256, min(ROW_GROUP_ROWS, _CELLS // max(1, len(positions))))
+        step = max(256, min(limits.stats_rows, limits.stats_cells // max(1, len(positions))))
         stats = _Slices(file.batches(positions, step))
         for group, count in enumerate(rows.group_rows):
             core = rows.core(group) if group in groups else None

@@ -42,15 +42,19 @@ def part_files(store: Store, directory: str, entry: PartEntry) -> dict[str, Buff
 
 def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: Layout) -> pa.Table:
     """The rows of a part that has been fetched."""
-    tables = [_flat(_decoded(data, name), layout) for name, data in files.items()]
-    if any(table.num_rows != entry.rows for table in tables):
-        raise CorruptIndexError(f"part {entry.id} does not hold the {entry.rows} rows its manifest says")
+    tables = [_flat(_decoded(data, name, entry), layout) for name, data in files.items()]
     return pa.table({name: table.column(name) for table in tables for name in table.column_names})
 
 
-def _decoded(data: Buffer, name: str) -> pa.Table:
+def _decoded(data: Buffer, name: str, entry: PartEntry) -> pa.Table:
     with guarded(name):
-        return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+        file = pq.ParquetFile(pa.BufferReader(data))
+        rows, row_groups = file.metadata.num_rows, file.metadata.num_row_groups
+        table = file.read(use_threads=False)
+    if rows != entry.rows or (name == entry.core_name and row_groups != entry.row_groups):
+        said = f"{entry.rows} rows in {entry.row_groups} row groups"
+        raise CorruptIndexError(f"{name} does not hold the {said} its manifest says; build the index again")
+    return table
 
 
 def _flat(table: pa.Table, layout: Layout) -> pa.Table:

@@ -21,6 +21,7 @@ from delta_sidecar.index.stats.index_rows import ADD_COLUMNS, PARTITION, SOURCE_
 from delta_sidecar.index.stats.native_types import native_typed
 from delta_sidecar.index.verify.digests import Words, key_digests, row_digests, text_digests
 from delta_sidecar.index.verify.plain_stats import StatsReader
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED
 from delta_sidecar.log.commits import CommitBytes, file_batches
 from delta_sidecar.log.file_keys import KeyMaker
@@ -56,7 +57,7 @@ def actions(snapshot: Snapshot) -> Iterator[Actions]:
                 yield Actions(0, maker.keys(rows.column("path"), rows.column("deletion_vector")).to_pylist(), rows)
         finally:
             base.close()
-    held = CommitBytes(snapshot.store, budget=0)
+    held = CommitBytes(snapshot.store, CommitLimits(held_bytes=0))
     for commit in replace(snapshot.listing, compacted=()).segment(snapshot.version, snapshot.segment.base).commits:
         for batch in file_batches(held.blocks(commit.file), commit.file.path, SOURCE_COLUMNS.names, maker):
             yield Actions(2 * commit.last + 2, batch.remove_keys.to_pylist())

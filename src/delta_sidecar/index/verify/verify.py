@@ -50,8 +50,6 @@ from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
 
-NAMED: Final = 20
-"""Problems of files that are told one by one."""
 _AT_ONCE: Final = 10_000
 """Files that are looked at again together."""
 _EXTRA_KEY: Final = "extra\0"
@@ -78,8 +76,8 @@ class VerifyReport:
         return not self.problems
 
 
-def verify_index(store: Store, version: int | None = None) -> VerifyReport:
-    """Check the index of a version, or the newest one of the table."""
+def verify_index(store: Store, version: int | None = None, most_named: int = 20) -> VerifyReport:
+    """Check the index of a version, or the newest one of the table; so many files that are off are named."""
     head = load_snapshot(store, version)
     found = [entry for entry in listed_manifests(store) if version is None or entry[0] == version]
     if not found:
@@ -99,7 +97,7 @@ def verify_index(store: Store, version: int | None = None) -> VerifyReport:
     try:
         manifest = read_manifest(store, directory, newest)
         snapshot = head if newest == head.version else _at(store, newest, path)
-        check = _Check(snapshot, directory, manifest, layout_of(manifest), latest=version is None)
+        check = _Check(snapshot, directory, manifest, layout_of(manifest), most_named, latest=version is None)
     except CorruptIndexError as error:
         return VerifyReport(newest, 0, (str(error),), (), path)
     check.notes += notes
@@ -120,6 +118,7 @@ class _Check:
     directory: str
     manifest: Manifest
     layout: Layout
+    most_named: int
     latest: bool
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -282,9 +281,9 @@ class _Comparison:
         told: list[str] = []
         for at in range(0, len(suspects), _AT_ONCE):
             told += self._look(suspects[at : at + _AT_ONCE])
-            if len(told) > NAMED:
-                rest = len(told) - NAMED + max(0, len(suspects) - at - _AT_ONCE)
-                return [*told[:NAMED], f"and {rest:,} more files may differ"]
+            if len(told) > (most := self.check.most_named):
+                rest = len(told) - most + max(0, len(suspects) - at - _AT_ONCE)
+                return [*told[:most], f"and {rest:,} more files may differ"]
         return told
 
     def _log(self) -> Digested:
