@@ -30,7 +30,7 @@ from benchmarks.specs import IndexedSpec, LogSpec, table_dir
 from benchmarks.synthetic import Ints
 from delta_sidecar.index.build.build_job import Build, Placement, part_slices
 from delta_sidecar.index.build.publish import publish
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import SIDECARS, manifest_name, new_build_id
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import PART_GOAL
@@ -111,10 +111,10 @@ def file_rows(spec: LogSpec, files: Ints) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(known | absent)
 
 
-def index_layout(spec: LogSpec) -> Layout:
+def index_layout(spec: LogSpec) -> IndexLayout:
     """The columns of the table's index, as its schema tells them."""
     metadata = _metadata(spec)
-    return Layout.of(parse_schema(metadata.schemaString or "", "none"), metadata.partitionColumns)
+    return IndexLayout.of(parse_schema(metadata.schemaString or "", "none"), metadata.partitionColumns)
 
 
 def index_sizes(spec: IndexedSpec) -> IndexSizes:

@@ -77,7 +77,7 @@ def test_a_step_that_fails_decides_the_exit_code(
     def broken(*given: object) -> None:
         raise {"OptionError": OptionError, "RuntimeError": RuntimeError}[error]("no room for geheim")
 
-    monkeypatch.setattr(maintaining, "crowded_buckets", broken)
+    monkeypatch.setattr(maintaining, "crowded_partitions", broken)
     given = ("--storage-option", "secret_token=geheim", "--only", "optimize", "--only", "index")
     done = invoke("maintain", events.root, *given)
     assert done.code == code

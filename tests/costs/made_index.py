@@ -22,7 +22,7 @@ from benchmarks.synthetic import Layout as Table
 from delta_sidecar.index.build.build_job import Build
 from delta_sidecar.index.build.publish import publish
 from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, column
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import directory_for, new_build_id
 from delta_sidecar.index.format.partition_map import partition_map
 from delta_sidecar.index.stats.index_rows import PARTITION
@@ -38,7 +38,7 @@ def made_index(root: Path, table: Table, files: int, part_rows: int = 80_000, no
     _write_commit(root, 0, "".join(json.dumps(action) + "\n" for action in actions).encode())
     store = open_store(str(root))
     snapshot = load_snapshot(store)
-    layout = Layout.of(snapshot.schema, snapshot.partition_columns)
+    layout = IndexLayout.of(snapshot.schema, snapshot.partition_columns)
     build = Build(snapshot, layout, directory_for(snapshot.protocol), new_build_id())
     parts = [build.placement.write(store, rows, layout) for rows in _rows(table, files, part_rows, noisy)]
     publish(snapshot, build.directory, build.manifest(parts))

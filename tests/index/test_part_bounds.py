@@ -12,7 +12,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.manifest import layout_of
 from delta_sidecar.index.format.part_entries import FileEntry, KeyValue, PartEntry, PartList
 from delta_sidecar.index.read.part_bounds import GroupBounds, PartBounds
@@ -42,11 +42,11 @@ def entry(
     return PartEntry("v1", 2, 10, core, key=key, key_unknown=key_unknown, time=time, time_unknown=time_unknown)
 
 
-def layout(*fields: StructField, partition: Sequence[str] = (), sort: str | None = None) -> Layout:
-    return Layout.of(StructType(fields), partition, sort_column=sort)
+def layout(*fields: StructField, partition: Sequence[str] = (), sort: str | None = None) -> IndexLayout:
+    return IndexLayout.of(StructType(fields), partition, sort_column=sort)
 
 
-def bounds(of: Column, layout: Layout, *parts: PartEntry, timezone: str = "UTC") -> Bounds | None:
+def bounds(of: Column, layout: IndexLayout, *parts: PartEntry, timezone: str = "UTC") -> Bounds | None:
     return PartBounds(PartList.of(parts), layout, timezone).bounds(of)
 
 
@@ -116,7 +116,7 @@ def test_a_part_with_an_unknown_key_is_never_passed_over() -> None:
     assert kept(Compare(column("long", "p", partition=True), ">", 5), table, *parts) == [False, True, True]
 
 
-def kept(predicate: Any, table: Layout, *parts: PartEntry) -> list[bool]:
+def kept(predicate: Any, table: IndexLayout, *parts: PartEntry) -> list[bool]:
     found = PartBounds(PartList.of(parts), table, "UTC")
     return list(may_match(predicate, found, len(parts)).to_pylist())
 
@@ -227,7 +227,7 @@ def test_a_partition_timestamp_is_known_only_in_utc(kind: str, told: bool) -> No
 # Row groups of a core.
 
 
-def indexed_core(root: Path, kind: str, values: Sequence[str | None]) -> tuple[PartFile, Layout]:
+def indexed_core(root: Path, kind: str, values: Sequence[str | None]) -> tuple[PartFile, IndexLayout]:
     """The core of an index of a table partitioned by `p`, with a time column."""
     log = LogBuilder(root).metadata([schema_column("ts", "timestamp"), schema_column("p", kind)], partition_by=["p"])
     for n, value in enumerate(values):

@@ -17,7 +17,7 @@ import pytest
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.build.part_writer import write_part
 from delta_sidecar.index.format.index_columns import column
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import FileEntry, PartEntry
 from delta_sidecar.index.format.part_format import MANIFEST_KEY, nested
 from delta_sidecar.index.read.part_rows import read_keys
@@ -41,9 +41,9 @@ BOUNDS = {
 }  # fmt: skip
 
 
-def layout_for(types: dict[str, Any], partition: list[str], **chosen: str) -> Layout:
+def layout_for(types: dict[str, Any], partition: list[str], **chosen: str) -> IndexLayout:
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
-    return Layout.of(parse_schema(json.dumps({"type": "struct", "fields": fields}), "none"), partition, **chosen)
+    return IndexLayout.of(parse_schema(json.dumps({"type": "struct", "fields": fields}), "none"), partition, **chosen)
 
 
 LAYOUT = layout_for(TYPES, ["p"])

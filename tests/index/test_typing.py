@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
-from delta_sidecar.index.format.index_layout import Layout, Leaf
+from delta_sidecar.index.format.index_layout import IndexLayout, Leaf
 from delta_sidecar.index.stats import typed_stats as typing
 from delta_sidecar.index.stats.stats_texts import decoded_tolerantly
 from delta_sidecar.index.stats.typed_stats import typed_stats
@@ -53,9 +53,9 @@ TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def layout(types: dict[str, Any]) -> Layout:
+def layout(types: dict[str, Any]) -> IndexLayout:
     fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in types.items()]
-    return Layout.of(parse_schema(json.dumps({"type": "struct", "fields": fields}), "none"), [])
+    return IndexLayout.of(parse_schema(json.dumps({"type": "struct", "fields": fields}), "none"), [])
 
 
 LEAVES = layout(TYPES).leaves

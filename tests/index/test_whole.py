@@ -20,7 +20,7 @@ from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_ind
 from delta_sidecar.index.build.full import cut, grouped
 from delta_sidecar.index.build.live import count_files
 from delta_sidecar.index.build.sorted_runs import Runs, SpillFile
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, joined, sorted_rows
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.limits import BuildLimits
@@ -73,7 +73,7 @@ def test_runs_give_the_rows_in_the_order_of_memory(tmp_path: Path, sort_column: 
 
 def test_blocks_are_merged_whatever_their_sizes(tmp_path: Path) -> None:
     snapshot = load_snapshot(open_store(str(random_table(tmp_path).root)))
-    layout = Layout.of(snapshot.schema, snapshot.partition_columns)
+    layout = IndexLayout.of(snapshot.schema, snapshot.partition_columns)
     tables = [index_rows(batch, layout) for batch in live_rows(snapshot, SOURCE_COLUMNS.names, 5)]
     expected = sorted_rows(joined(tables), layout)
     for run_bytes, block_bytes, merge_bytes in [(1, 1, 1), (3_000, 1, 1), (1, 9_999, 9_999), (5_000, 700, 1)]:

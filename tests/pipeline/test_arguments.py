@@ -9,7 +9,7 @@ import pytest
 
 from delta_sidecar.errors import InputError, OptionError, SparkError, UnknownColumnError
 from delta_sidecar.pipeline import bucketed_table as bucketed
-from delta_sidecar.pipeline.bucketed_table import Bucket, bucket_of_arguments, check_bucket, load_table
+from delta_sidecar.pipeline.bucketed_table import TableBucket, bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.contract import Contract, hold, widens
 from delta_sidecar.pipeline.failures import spark_failures, told
 from delta_sidecar.pipeline.ingest import bytes_of, ingest
@@ -20,7 +20,7 @@ from delta_sidecar.testing.table_builder import LogBuilder
 from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression, unix_bucket_expression
 from tests.cli.running import assert_refused, invoke
 
-HOUR = Bucket("ts", "hour", "_event_hour")
+HOUR = TableBucket("ts", "hour", "_event_hour")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def table(root: Path, expression: str | None, partition: tuple[str, ...] = ("_ev
 def test_our_own_bucket_is_taken_in_both_forms(tmp_path: Path) -> None:
     check_bucket(table(tmp_path / "new", bucket_expression("`ts`", "hour")), HOUR)
     check_bucket(table(tmp_path / "old", unix_bucket_expression("ts", "hour")), HOUR)
-    check_bucket(table(tmp_path / "case", bucket_expression("ts", "hour")), Bucket("TS", "hour", "_EVENT_HOUR"))
+    check_bucket(table(tmp_path / "case", bucket_expression("ts", "hour")), TableBucket("TS", "hour", "_EVENT_HOUR"))
     assert load_table(open_store(tmp_path / "absent")) is None
 
 
@@ -143,14 +143,14 @@ def test_our_own_bucket_is_taken_in_both_forms(tmp_path: Path) -> None:
         ("", ("_event_hour",), HOUR, ("not generated", "new table")),
         ("date_format(ts, 'yyyyMMddHH')", ("_event_hour",), HOUR, ("date_format", "new table")),
         (bucket_expression("ts", "day"), ("_event_hour",), HOUR, ("day of ts", "--bucket")),
-        (bucket_expression("ts", "hour"), ("_event_hour",), Bucket("id", "hour", "_event_hour"), ("hour of ts",)),
-        (bucket_expression("ts", "hour"), ("_event_hour",), Bucket("ts", "day", "_event_day"), ("hour of ts",)),
+        (bucket_expression("ts", "hour"), ("_event_hour",), TableBucket("id", "hour", "_event_hour"), ("hour of ts",)),
+        (bucket_expression("ts", "hour"), ("_event_hour",), TableBucket("ts", "day", "_event_day"), ("hour of ts",)),
         (bucket_expression("ts", "hour"), ("_event_hour", "id"), HOUR, ("_event_hour, id", "alone")),
         (bucket_expression("ts", "hour"), (), HOUR, ("nothing", "alone")),
     ],
 )
 def test_other_tables_are_refused(
-    tmp_path: Path, expression: str | None, partition: tuple[str, ...], bucket: Bucket, words: tuple[str, ...]
+    tmp_path: Path, expression: str | None, partition: tuple[str, ...], bucket: TableBucket, words: tuple[str, ...]
 ) -> None:
     with pytest.raises(InputError) as caught:
         check_bucket(table(tmp_path, expression, partition), bucket)

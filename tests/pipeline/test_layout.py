@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delta_sidecar.pipeline.file_layout import Layout, files_of, needs_estimate, plan_layout
+from delta_sidecar.pipeline.file_layout import BatchLayout, files_of, needs_estimate, plan_layout
 
 COUNTS = st.dictionaries(st.none() | st.integers(-(10**6), 10**6), st.integers(1, 10**7), min_size=1, max_size=60)
 
@@ -38,14 +38,14 @@ def test_a_bucket_below_the_target_is_one_file() -> None:
 
 def test_hours_in_a_row_are_dealt_evenly() -> None:
     layout = plan_layout(dict.fromkeys(range(491_000, 491_048), 200_000), 20, 128_000_000, 200)
-    assert layout == Layout(48, {})
+    assert layout == BatchLayout(48, {})
     every_other = plan_layout(dict.fromkeys(range(0, 96, 2), 200_000), 20, 128_000_000, 24)
     assert every_other.tasks % 2 == 1, "an even number would leave half of the tasks without work"
 
 
 def test_sql_of_a_layout() -> None:
-    assert Layout(4).partition_sql("n", ["a"]) == "CAST(pmod(coalesce(n, 0), 4) AS INT)"
-    split = Layout(5, {7: 2, 9: 2, None: 3}).partition_sql("n", ["a", "b c"])
+    assert BatchLayout(4).partition_sql("n", ["a"]) == "CAST(pmod(coalesce(n, 0), 4) AS INT)"
+    split = BatchLayout(5, {7: 2, 9: 2, None: 3}).partition_sql("n", ["a", "b c"])
     row = "xxhash64(`a`, `b c`)"
     assert split == (
         f"CAST(pmod(coalesce(n, 0) + CASE WHEN n IN (7, 9) THEN pmod({row}, 2) "

@@ -22,7 +22,7 @@ from delta_sidecar.pipeline.maintain import (
     maintain,
     maintain_tables,
 )
-from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
+from delta_sidecar.pipeline.small_files import SmallFiles, crowded_partitions, partition_fields, predicate
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder, add, remove
 
@@ -48,15 +48,15 @@ def test_buckets_with_several_small_files_are_found(tmp_path: Path) -> None:
     log.checkpoint()
     log.commit(small("e", None, "1"), small("f", "x", "2", size=100), small("g", "y", "3"), small("h", "y", "3"))
     log.commit(remove("g"), small("i", "", "1"))
-    found = crowded_buckets(load_snapshot(open_store(tmp_path)), 50)
-    assert found == [Bucket((None, "1"), 3, 30), Bucket(("x", "1"), 2, 20)]
+    found = crowded_partitions(load_snapshot(open_store(tmp_path)), 50)
+    assert found == [SmallFiles((None, "1"), 3, 30), SmallFiles(("x", "1"), 2, 20)]
 
 
 def test_a_predicate_names_buckets_alone(tmp_path: Path) -> None:
     fields = partition_fields(load_snapshot(open_store(partitioned(tmp_path).commit().root)))
-    text = predicate([Bucket(("it's", "1")), Bucket((None, None))], fields)
+    text = predicate([SmallFiles(("it's", "1")), SmallFiles((None, None))], fields)
     assert text == r"(`p` = 'it\'s' AND `n` = CAST('1' AS integer)) OR (`p` IS NULL AND `n` IS NULL)"
-    assert predicate([Bucket(())], []) is None
+    assert predicate([SmallFiles(())], []) is None
 
 
 def test_a_dry_run_without_spark_says_what_is_due(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_step_that_fails_does_not_stop_the_others(
         raise error
 
     LogBuilder(tmp_path).commit(add("a"))
-    monkeypatch.setattr(maintaining, "crowded_buckets", broken)
+    monkeypatch.setattr(maintaining, "crowded_partitions", broken)
     report = maintain(None, str(tmp_path), steps=["optimize", "index"])
     assert [step.state for step in report.steps] == ["failed", "done"]
     assert str(error) in report.steps[0].summary

@@ -42,7 +42,7 @@ class RowReader:
     def __init__(self, request: RowRequest, sources: Sources) -> None:
         self._request = request
         self._sources = sources
-        self._layouts = _Layouts(request)
+        self._layouts = _ColumnsBySchema(request)
         self.metrics = ReadMetrics()
 
     def read(self, file: DataFile) -> Generator[pa.RecordBatch, None, None]:
@@ -85,7 +85,7 @@ def _settled(request: RowRequest, constants: Mapping[str, pa.Scalar]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ReadColumns:
     """The columns to read from files of one schema: the predicate's, those of the output alone, both."""
 
     schema: pa.Schema
@@ -96,17 +96,17 @@ class Layout:
     """Without a filter, what is read is the output already."""
 
 
-class _Layouts:
+class _ColumnsBySchema:
     """Layouts by file schema; a table has few of them."""
 
     _KEPT = 8
 
     def __init__(self, request: RowRequest) -> None:
         self._request = request
-        self._known: list[Layout] = []
+        self._known: list[ReadColumns] = []
         self._lock = threading.Lock()
 
-    def of(self, parquet: pq.ParquetFile) -> Layout:
+    def of(self, parquet: pq.ParquetFile) -> ReadColumns:
         schema = parquet.schema_arrow.remove_metadata()
         for layout in self._known:
             if layout.schema.equals(schema, check_metadata=True):
@@ -116,10 +116,10 @@ class _Layouts:
             self._known = [layout, *self._known][: self._KEPT]
         return layout
 
-    def _new(self, schema: pa.Schema) -> Layout:
+    def _new(self, schema: pa.Schema) -> ReadColumns:
         filtering, others = self._request.filter_fields, self._request.other_fields
         unfiltered = self._stored(schema, others)
-        return Layout(
+        return ReadColumns(
             schema,
             filtering=self._stored(schema, filtering),
             others=unfiltered,
@@ -182,7 +182,7 @@ class _OpenFile:
     """One open Parquet file and what is wanted of it."""
 
     request: RowRequest
-    layout: Layout
+    layout: ReadColumns
     source: OpenParquet
     constants: Mapping[str, pa.Scalar]
     deleted: DeletedRows | None

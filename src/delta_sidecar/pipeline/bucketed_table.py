@@ -42,7 +42,7 @@ _PRIMITIVE = re.compile(r"[a-z_]+(\([0-9, ]+\))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class TableBucket:
     """What a table is bucketed by."""
 
     time_column: str
@@ -53,7 +53,7 @@ class Bucket:
         return f"{self.column} (the {self.granularity} of {self.time_column})"
 
 
-def bucket_of_arguments(time_column: str, bucket: str, bucket_column: str | None) -> Bucket:
+def bucket_of_arguments(time_column: str, bucket: str, bucket_column: str | None) -> TableBucket:
     """The bucket a caller asks for, checked."""
     if bucket not in GRANULARITIES:
         raise OptionError(f"bucket {bucket!r} is none of {', '.join(GRANULARITIES)}")
@@ -62,7 +62,7 @@ def bucket_of_arguments(time_column: str, bucket: str, bucket_column: str | None
         raise OptionError(f"bucket column {column!r} begins as _delta_log does, which cleaners mistake; choose another")
     if column.casefold() == time_column.casefold():
         raise OptionError(f"bucket column {column!r} is the time column; choose another name for the bucket")
-    return Bucket(time_column, bucket, column)
+    return TableBucket(time_column, bucket, column)
 
 
 def load_table(store: Store) -> Snapshot | None:
@@ -73,14 +73,14 @@ def load_table(store: Store) -> Snapshot | None:
         return None
 
 
-def time_type_of(snapshot: Snapshot, bucket: Bucket) -> TimeType | None:
+def time_type_of(snapshot: Snapshot, bucket: TableBucket) -> TimeType | None:
     """The type of an existing table's time column."""
     field = snapshot.schema.find(bucket.time_column)
     name = "" if field is None else str(field.type)
     return name if name in TIME_TYPES else None
 
 
-def check_bucket(snapshot: Snapshot, bucket: Bucket) -> None:
+def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
     """Refuse a table whose bucket is not the one asked for."""
     where, there = snapshot.store.root_uri, _our_buckets(snapshot)
     field = snapshot.schema.find(bucket.column)
@@ -97,12 +97,12 @@ def check_bucket(snapshot: Snapshot, bucket: Bucket) -> None:
 
 
 def _our_buckets(snapshot: Snapshot) -> dict[str, tuple[str, Granularity]]:
-    """Bucket columns of ours in a table: the time column and granularity of each."""
+    """TableBucket columns of ours in a table: the time column and granularity of each."""
     found = bucket_columns(snapshot.schema)
     return {bucket.field.name: (bucket.time.name.casefold(), bucket.granularity) for bucket in found}
 
 
-def _explained(field: StructField | None, bucket: Bucket, there: Mapping[str, tuple[str, Granularity]]) -> str:
+def _explained(field: StructField | None, bucket: TableBucket, there: Mapping[str, tuple[str, Granularity]]) -> str:
     if there:
         known = ", ".join(f"{name} is the {granularity} of {time}" for name, (time, granularity) in there.items())
         return f"{known}; give those as --bucket-column, --bucket and --time-column, or another table"
@@ -115,7 +115,7 @@ def create_table(
     spark: SparkSession,
     uri: str,
     schema: StructType,
-    bucket: Bucket,
+    bucket: TableBucket,
     time_type: TimeType,
     properties: Mapping[str, str] | None = None,
 ) -> None:
@@ -129,7 +129,7 @@ def finish_table(
     spark: SparkSession,
     uri: str,
     schema: StructType,
-    bucket: Bucket,
+    bucket: TableBucket,
     time_type: TimeType,
     properties: Mapping[str, str] | None = None,
 ) -> None:
@@ -152,7 +152,7 @@ def finish_table(
             spark.sql(f"ALTER TABLE delta.{quoted(uri)} SET TBLPROPERTIES ({', '.join(others)})")
 
 
-def has_columns(snapshot: Snapshot, schema: StructType, bucket: Bucket) -> bool:
+def has_columns(snapshot: Snapshot, schema: StructType, bucket: TableBucket) -> bool:
     """Whether a table has exactly these columns beside its bucket."""
     from pyspark.sql.types import StructType as Struct
 
@@ -165,7 +165,7 @@ def _column(field: SparkField) -> tuple[str, str]:
 
 
 def create_statement(
-    uri: str, schema: StructType, bucket: Bucket, time_type: TimeType, properties: Mapping[str, str] | None = None
+    uri: str, schema: StructType, bucket: TableBucket, time_type: TimeType, properties: Mapping[str, str] | None = None
 ) -> str:
     columns = [f"{quoted(field.name)} {ddl(field.dataType)}" for field in schema.fields]
     expression = bucket_expression(quoted(bucket.time_column), bucket.granularity, time_type)

@@ -38,7 +38,7 @@ Counts = Mapping[int | None, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BatchLayout:
     """How a batch is dealt to tasks and files."""
 
     tasks: int
@@ -70,12 +70,12 @@ def _is_one_of(number: str, keys: Iterable[int | None]) -> str:
     return " OR ".join(filter(None, (listed, null)))
 
 
-def plan_layout(counts: Counts, bytes_per_row: float, target: int, parallelism: int) -> Layout:
+def plan_layout(counts: Counts, bytes_per_row: float, target: int, parallelism: int) -> BatchLayout:
     """Files a bucket by its size, and as many tasks as there are files, up to what can run at once."""
     files = {key: files_of(rows * bytes_per_row, target) for key, rows in counts.items()}
     split = {key: many for key, many in files.items() if many > 1}
     least = max([*split.values(), min(sum(files.values()), parallelism), 1])
-    return Layout(_most_even(counts, files, least), split)
+    return BatchLayout(_most_even(counts, files, least), split)
 
 
 def files_of(size: float, target: int) -> int:

@@ -22,7 +22,7 @@ from delta_sidecar.log.travel import transaction_version
 from delta_sidecar.pipeline.bad_rows import are_same_bad_rows, bad_rows_frame, write_bad_rows
 from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
-    Bucket,
+    TableBucket,
     bucket_of_arguments,
     check_bucket,
     create_table,
@@ -94,7 +94,7 @@ class Settings:
     """What holds for every batch of an ingest."""
 
     table: str
-    bucket: Bucket
+    bucket: TableBucket
     target_file_size: int | None = DEFAULT_FILE_SIZE
     time_column: str = ""
     """The time as the source has it; the bucket names the column of the table."""
@@ -418,7 +418,7 @@ def _was_committed(snapshot: Snapshot, once: tuple[str, int]) -> bool:
     return known is not None and known >= once[1]
 
 
-def _physical(snapshot: Snapshot, bucket: Bucket) -> str:
+def _physical(snapshot: Snapshot, bucket: TableBucket) -> str:
     field = snapshot.schema.find(bucket.column)
     assert field is not None
     return field.physical_name or field.name

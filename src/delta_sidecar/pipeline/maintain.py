@@ -28,7 +28,7 @@ from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.session import shuffle_partitions
-from delta_sidecar.pipeline.small_files import Bucket, crowded_buckets, partition_fields, predicate
+from delta_sidecar.pipeline.small_files import SmallFiles, crowded_partitions, partition_fields, predicate
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket_columns import literal, quoted
@@ -338,7 +338,7 @@ class _Run:
     def _optimize(self) -> _Done:
         snapshot = load_snapshot(self.store)
         # Files from half the target on are left alone: writing them again would gain little.
-        crowded = crowded_buckets(snapshot, self.order.target // 2)
+        crowded = crowded_partitions(snapshot, self.order.target // 2)
         files = sum(bucket.files for bucket in crowded)
         facts = {"buckets": len(crowded), "small_files": files, "bytes": sum(bucket.bytes for bucket in crowded)}
         found = f"{files:,} small files in {len(crowded):,} buckets"
@@ -349,7 +349,7 @@ class _Run:
         removed, added = self._compact(snapshot, crowded)
         return _Done("done", f"{found}: {removed:,} became {added:,}", facts | {"removed": removed, "added": added})
 
-    def _compact(self, snapshot: Snapshot, crowded: list[Bucket]) -> tuple[int, int]:
+    def _compact(self, snapshot: Snapshot, crowded: list[SmallFiles]) -> tuple[int, int]:
         sizes = {"maxFileSize": str(self.order.target), "minFileSize": str(self.order.target // 2)}
         fields, removed, added = partition_fields(snapshot), 0, 0
         with self.session.settings({f"spark.databricks.delta.optimize.{k}": v for k, v in sizes.items()}):

@@ -24,7 +24,7 @@ Values: TypeAlias = tuple[str | None, ...]
 
 
 @dataclass(slots=True)
-class Bucket:
+class SmallFiles:
     """The small files of one partition."""
 
     values: Values
@@ -32,12 +32,12 @@ class Bucket:
     bytes: int = 0
 
 
-def crowded_buckets(snapshot: Snapshot, small: int) -> list[Bucket]:
+def crowded_partitions(snapshot: Snapshot, small: int) -> list[SmallFiles]:
     """Partitions with two or more files below `small` bytes, in the order of their values."""
     names = [field.physical_name for field in partition_fields(snapshot)]
-    found: dict[Values, Bucket] = {}
+    found: dict[Values, SmallFiles] = {}
     for values, size in _small_files(snapshot, small, names):
-        bucket = found.setdefault(values, Bucket(values))
+        bucket = found.setdefault(values, SmallFiles(values))
         bucket.files += 1
         bucket.bytes += size
     crowded = [bucket for bucket in found.values() if bucket.files > 1]
@@ -57,7 +57,7 @@ def _small_files(snapshot: Snapshot, small: int, names: Sequence[str]) -> Iterat
             yield tuple(values.get(name) or None for name in names), size
 
 
-def predicate(buckets: Sequence[Bucket], fields: Sequence[StructField]) -> str | None:
+def predicate(buckets: Sequence[SmallFiles], fields: Sequence[StructField]) -> str | None:
     """SQL that holds for these buckets alone; None where the table is not partitioned."""
     if not fields:
         return None

@@ -20,7 +20,7 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.index.build.build_job import Placement, part_slices
 from delta_sidecar.index.format.index_columns import whole
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
 from delta_sidecar.index.stats.typed_stats import stats_without_needless_text
@@ -66,7 +66,7 @@ class Work:
     uri: str
     storage_options: Mapping[str, str] | None = field(repr=False)
     placement: Placement
-    layout: Layout
+    layout: IndexLayout
     shares: tuple[Share, ...] = ()
     masked: tuple[bytes, ...] = field(default=(), repr=False)
     """Keys that hide rows of the base."""
@@ -197,7 +197,7 @@ class Work:
                 yield commit.last, batch
 
 
-def key_type(layout: Layout) -> pa.DataType:
+def key_type(layout: IndexLayout) -> pa.DataType:
     """The type in which sort keys are sampled and compared."""
     kind = None if layout.sort.type is None else comparison_type(layout.sort.type)
     if kind is None:

@@ -88,7 +88,7 @@ def with_bucket_ranges(
     return bucket_ranges(expression, schema, partition_columns, generated_columns).whole
 
 
-def _unless_inside(term: Expression, buckets: Sequence[_Bucket]) -> Expression:
+def _unless_inside(term: Expression, buckets: Sequence[_DerivedBounds]) -> Expression:
     """A term on a time column, or a bucket all of whose rows fulfil it: no row of a bucket has the negation, where what
     follows from the negation does not hold of it."""
     columns = set(columns_of(term))
@@ -97,7 +97,7 @@ def _unless_inside(term: Expression, buckets: Sequence[_Bucket]) -> Expression:
     return Or((*map(negation, outside), term)) if outside else term
 
 
-def _buckets_of(expression: Expression, schema: StructType, partition_columns: Sequence[str]) -> list[_Bucket]:
+def _buckets_of(expression: Expression, schema: StructType, partition_columns: Sequence[str]) -> list[_DerivedBounds]:
     """The buckets generated from the time columns of a predicate."""
     times = dict.fromkeys(column for column in columns_of(expression) if hours_unknown(column.type) is not None)
     fields = {field.physical_name: Column((field,), True) for field in schema}
@@ -108,12 +108,12 @@ def _buckets_of(expression: Expression, schema: StructType, partition_columns: S
     ]
 
 
-def _derive_all(expression: Expression, buckets: Sequence[_Bucket]) -> Expression | None:
+def _derive_all(expression: Expression, buckets: Sequence[_DerivedBounds]) -> Expression | None:
     return _all([condition for bucket in buckets if (condition := _derive(expression, bucket)) is not None])
 
 
 @dataclass(frozen=True, slots=True)
-class _Bucket:
+class _DerivedBounds:
     """How bounds of a time column bound the columns generated from it. A bound that says nothing is None."""
 
     time: Column
@@ -123,7 +123,7 @@ class _Bucket:
     form: TimeBucket
 
 
-def _derive(expression: Expression, bucket: _Bucket) -> Expression | None:
+def _derive(expression: Expression, bucket: _DerivedBounds) -> Expression | None:
     """True wherever the expression may be true; None if that is everywhere."""
     match expression:
         case And(terms):
@@ -142,7 +142,7 @@ def _derive(expression: Expression, bucket: _Bucket) -> Expression | None:
     return None
 
 
-def _derive_range(bucket: _Bucket, low: int | None, high: int | None) -> Expression | None:
+def _derive_range(bucket: _DerivedBounds, low: int | None, high: int | None) -> Expression | None:
     bounds = (
         None if low is None else bucket.at_least(low),
         None if high is None else bucket.at_most(high),
@@ -150,7 +150,7 @@ def _derive_range(bucket: _Bucket, low: int | None, high: int | None) -> Express
     return _all([bound for bound in bounds if bound is not None])
 
 
-def _derive_in(bucket: _Bucket, values: list[int]) -> Expression | None:
+def _derive_in(bucket: _DerivedBounds, values: list[int]) -> Expression | None:
     if len(values) > _MOST_VALUES:
         return _derive_range(bucket, values[0], values[-1])
     return _any([_derive_range(bucket, value, value) for value in values])
@@ -168,7 +168,7 @@ def _any(conditions: Sequence[Expression | None]) -> Expression | None:
     return Or(found) if found and None not in conditions else None
 
 
-def _text_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _Bucket:
+def _text_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _DerivedBounds:
     """The lower bound lets years with a sign through."""
     (column,), ours = columns, form.ours
     assert ours is not None
@@ -182,7 +182,7 @@ def _text_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) ->
         text = bucket_of_second(second, ours.granularity)
         return None if text is None else Compare(column, "<=", text)
 
-    return _Bucket(time, columns, at_least, at_most, form)
+    return _DerivedBounds(time, columns, at_least, at_most, form)
 
 
 def _latest_second(micros: int) -> int:
@@ -193,9 +193,9 @@ def _latest_second(micros: int) -> int:
     return second if late is None else (late + 1) * 86_400 - 1
 
 
-def _date_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _Bucket:
+def _date_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _DerivedBounds:
     (column,), slack = columns, form.slack
-    return _Bucket(
+    return _DerivedBounds(
         time,
         columns,
         lambda micros: Compare(column, ">=", (micros - slack) // MICROS_PER_DAY),
@@ -204,9 +204,9 @@ def _date_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) ->
     )
 
 
-def _unit_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _Bucket:
+def _unit_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _DerivedBounds:
     slack = form.slack
-    return _Bucket(
+    return _DerivedBounds(
         time,
         columns,
         lambda micros: _lexicographic(columns, _units(micros - slack), ">"),
@@ -215,7 +215,7 @@ def _unit_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) ->
     )
 
 
-_BOUNDS: Final[dict[Form, Callable[[Column, tuple[Column, ...], TimeBucket], _Bucket]]] = {
+_BOUNDS: Final[dict[Form, Callable[[Column, tuple[Column, ...], TimeBucket], _DerivedBounds]]] = {
     "text": _text_bucket,
     "date": _date_bucket,
     "units": _unit_bucket,

@@ -21,7 +21,7 @@ from delta_sidecar.index.build.full import build_whole, take_older_base
 from delta_sidecar.index.build.garbage import collect_if_due
 from delta_sidecar.index.build.live import count_files
 from delta_sidecar.index.build.publish import give_hint, leased, publish
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import directory_for, manifest_name, new_build_id, single_id
 from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.format.part_entries import PartEntry
@@ -87,7 +87,7 @@ def build_index(
 
 
 def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Build:
-    layout = Layout.of(snapshot.schema, snapshot.partition_columns, options.sort_column, options.time_column)
+    layout = IndexLayout.of(snapshot.schema, snapshot.partition_columns, options.sort_column, options.time_column)
     return Build(snapshot, layout, directory_for(snapshot.protocol), new_build_id(), options, progress)
 
 
@@ -99,7 +99,7 @@ def _remember(build: Build, found: FoundManifest | None) -> None:
     sort = _logical(build.snapshot.schema, then.sort.column) if then.sort.column else "modification_time"
     time_column = _logical(build.snapshot.schema, then.time_column)
     with suppress(InputError):
-        build.layout = Layout.of(
+        build.layout = IndexLayout.of(
             build.snapshot.schema,
             build.snapshot.partition_columns,
             chosen.sort_column or sort,

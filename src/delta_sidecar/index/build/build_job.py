@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from delta_sidecar.errors import OptionError
 from delta_sidecar.index.build.part_writer import write_part
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import part_id
 from delta_sidecar.index.format.manifest import FORMAT, Manifest, Sort, parts_json, totals
 from delta_sidecar.index.format.part_entries import PartEntry
@@ -62,7 +62,7 @@ class Placement:
     build: str
     limits: BuildLimits
 
-    def write(self, store: Store, rows: pa.Table, layout: Layout) -> PartEntry:
+    def write(self, store: Store, rows: pa.Table, layout: IndexLayout) -> PartEntry:
         """Write sorted rows as a part under a name of its own."""
         name = part_id(self.version, self.build)
         return write_part(store, self.directory, name, rows, layout, self.limits.row_group_rows)
@@ -73,7 +73,7 @@ class Build:
     """One build under way."""
 
     snapshot: Snapshot
-    layout: Layout
+    layout: IndexLayout
     directory: str
     id: str
     options: BuildOptions = field(default_factory=BuildOptions)

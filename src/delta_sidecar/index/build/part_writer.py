@@ -21,7 +21,7 @@ from delta_sidecar.index.format.index_columns import (
     path_of,
     whole,
 )
-from delta_sidecar.index.format.index_layout import Layout, Path
+from delta_sidecar.index.format.index_layout import IndexLayout, Path
 from delta_sidecar.index.format.part_entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.format.part_format import (
     ALWAYS,
@@ -61,7 +61,7 @@ def write_part(
     directory: str,
     part: str,
     rows: pa.Table,
-    layout: Layout,
+    layout: IndexLayout,
     row_group_rows: int,
     single: bool = False,
     metadata: Mapping[bytes, bytes] | None = None,
@@ -89,7 +89,7 @@ def write_part(
 # Nested columns of the file, out of flat ones and back.
 
 
-def _file_columns(rows: pa.Table, layout: Layout) -> dict[str, pa.Array]:
+def _file_columns(rows: pa.Table, layout: IndexLayout) -> dict[str, pa.Array]:
     """The columns of the files, without those that are null throughout."""
     flat = {name: whole(rows.column(name)) for name in rows.column_names}
     trees: dict[str, dict[Path, pa.Array]] = {}
@@ -114,7 +114,7 @@ def _file_columns(rows: pa.Table, layout: Layout) -> dict[str, pa.Array]:
 
 
 def _encoded(
-    columns: Mapping[str, pa.Array], layout: Layout, row_group: int, metadata: Mapping[bytes, bytes] | None
+    columns: Mapping[str, pa.Array], layout: IndexLayout, row_group: int, metadata: Mapping[bytes, bytes] | None
 ) -> pa.Buffer:
     fields = [pa.field(name, array.type, nullable=_is_optional(array)) for name, array in columns.items()]
     table = pa.table(list(columns.values()), schema=pa.schema(fields))
@@ -132,7 +132,7 @@ def _is_optional(array: pa.Array) -> bool:
     return bool(array.null_count > 0 or pa.types.is_nested(array.type))
 
 
-def _options(schema: pa.Schema, layout: Layout) -> dict[str, Any]:
+def _options(schema: pa.Schema, layout: IndexLayout) -> dict[str, Any]:
     """Plain paths, packed integers, dictionaries only where values repeat, statistics only on what is searched by.
 
     Packed integers and dictionaries hardly shrink any more, and every compressed chunk costs a reader a decompressor.
@@ -179,7 +179,7 @@ def _is_packed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def _described(part: str, rows: pa.Table, layout: Layout) -> PartEntry:
+def _described(part: str, rows: pa.Table, layout: IndexLayout) -> PartEntry:
     records = whole(rows.column(NUM_RECORDS)) if NUM_RECORDS in rows.column_names else pa.nulls(rows.num_rows)
     key = sort_key(rows, layout.sort)
     times = [_time(rows, layout, kind) for kind in ("min", "max")]
@@ -205,7 +205,7 @@ def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return arrays.to_numpy_bool(array.is_valid())
 
 
-def _time(rows: pa.Table, layout: Layout, kind: str) -> pa.Array:
+def _time(rows: pa.Table, layout: IndexLayout, kind: str) -> pa.Array:
     name = column(kind, layout.time.path) if layout.time is not None else ""
     return whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import StorageError
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.stats.index_rows import joined, order_columns, order_key, order_of, sorted_rows
 
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -89,7 +89,7 @@ class SpillFile:
 class Runs:
     """Rows in sorted runs, in a file. Runs may be added by several threads; then they are merged by one."""
 
-    def __init__(self, file: SpillFile, layout: Layout, block_bytes: int) -> None:
+    def __init__(self, file: SpillFile, layout: IndexLayout, block_bytes: int) -> None:
         """A block has about `block_bytes` of memory: a merge holds one of each run, at most."""
         self._file = file
         self._layout = layout

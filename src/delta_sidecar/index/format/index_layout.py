@@ -51,7 +51,7 @@ class SortKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class IndexLayout:
     """The columns of one table's index."""
 
     leaves: tuple[Leaf, ...]
@@ -72,7 +72,7 @@ class Layout:
         partition_columns: Sequence[str],
         sort_column: str | None = None,
         time_column: str | None = None,
-    ) -> Layout:
+    ) -> IndexLayout:
         """The layout of a table; columns by their logical names, chosen by what the schema tells where not given."""
         partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type) and _is_nameable(f))
         leaves = tuple(_leaves([f for f in schema if f.name not in partition_columns], ()))

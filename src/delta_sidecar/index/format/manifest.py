@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.format.index_layout import Layout, Path, SortKey, SortKind
+from delta_sidecar.index.format.index_layout import IndexLayout, Path, SortKey, SortKind
 from delta_sidecar.index.format.index_names import manifest_name
 from delta_sidecar.index.format.part_entries import PartEntry, PartList
 from delta_sidecar.log.actions import Metadata, Protocol
@@ -197,12 +197,12 @@ def totals(parts: Iterable[PartEntry]) -> tuple[int, int, int | None]:
     return sum(p.rows for p in entries), sum(p.bytes for p in entries), known
 
 
-def layout_of(manifest: Manifest) -> Layout:
+def layout_of(manifest: Manifest) -> IndexLayout:
     """The columns of an index, as its manifest has them; `CorruptIndexError` where the schema does not bear it out."""
     text = manifest.metadata.schemaString
     mode = mapping_mode(manifest.protocol, manifest.metadata)
     schema = parse_schema(text, mode) if text else StructType()
-    layout = Layout.of(schema, manifest.metadata.partitionColumns)
+    layout = IndexLayout.of(schema, manifest.metadata.partitionColumns)
     leaves = {leaf.path: leaf for leaf in layout.leaves}
     partition: dict[Path, DataType] = {(field.physical_name,): field.type for field in layout.partition}
     kind, path, time = manifest.sort.kind, tuple(manifest.sort.column), tuple(manifest.time_column)

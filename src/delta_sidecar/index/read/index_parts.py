@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.format.sort_keys import PartOrder
 
@@ -38,7 +38,7 @@ class IndexParts:
         )
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> IndexLayout:
         return layout_of(self.manifest)
 
     @cached_property

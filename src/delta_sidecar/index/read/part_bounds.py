@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar import arrays
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import KeyValue, PartList
 from delta_sidecar.index.format.sort_keys import UNFIT, key_array
 from delta_sidecar.index.read.part_file import PartFile
@@ -30,7 +30,7 @@ _TIMESTAMP: Final = PrimitiveType("timestamp")
 class PartBounds:
     """Bounds of each part, as the manifest has them."""
 
-    def __init__(self, parts: PartList, layout: Layout, timezone: str) -> None:
+    def __init__(self, parts: PartList, layout: IndexLayout, timezone: str) -> None:
         self._parts = parts
         self._layout = layout
         self._timezone = timezone
@@ -71,7 +71,7 @@ def _known(values: Sequence[KeyValue], unknown: Sequence[int]) -> Sequence[KeyVa
 class GroupBounds:
     """Bounds of each row group of a part's core, as its footer has them."""
 
-    def __init__(self, core: PartFile, layout: Layout, timezone: str) -> None:
+    def __init__(self, core: PartFile, layout: IndexLayout, timezone: str) -> None:
         self._core = core
         self._layout = layout
         self._timezone = timezone
@@ -108,7 +108,7 @@ class GroupBounds:
         return chunk_bounds(chunks, statistics, kind, column, side)
 
 
-def _is_typed_partition(column: Column, layout: Layout, timezone: str) -> bool:
+def _is_typed_partition(column: Column, layout: IndexLayout, timezone: str) -> bool:
     """Whether the index has the values of a partition column as this reader understands them."""
     field = next((f for f in layout.partition if (f.physical_name,) == column.physical_path), None)
     if field is None or field.type != column.type:

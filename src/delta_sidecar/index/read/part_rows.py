@@ -12,7 +12,7 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, descendant, whole
-from delta_sidecar.index.format.index_layout import Layout, Path
+from delta_sidecar.index.format.index_layout import IndexLayout, Path
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import MAPS, guarded, leaf_arrays, nested, read_checked
 from delta_sidecar.index.format.partition_map import partition_map
@@ -32,7 +32,7 @@ class StatsColumns:
     paths: tuple[Path, ...]
     everything: bool = False
 
-    def in_stats(self, layout: Layout) -> list[Path]:
+    def in_stats(self, layout: IndexLayout) -> list[Path]:
         """The columns of the stats file: the time column's bounds stand in the core."""
         if self.everything:
             return [(kind,) for kind in (*KINDS, STATS_JSON)]
@@ -40,7 +40,7 @@ class StatsColumns:
         bounds = [(kind, *path) for path in self.paths for kind in ("min", "max") if path != time]
         return [*bounds, *(("null_count", *path) for path in self.paths), (STATS_JSON,)]
 
-    def needs_stats(self, layout: Layout) -> bool:
+    def needs_stats(self, layout: IndexLayout) -> bool:
         """Whether anything but the core must be read: a bound of another column than the time column."""
         return self.everything or any(layout.time is None or path != layout.time.path for path in self.paths)
 
@@ -48,7 +48,7 @@ class StatsColumns:
 class PartRows:
     """Rows of one part as a listing has them."""
 
-    def __init__(self, core: PartFile, part: PartEntry, columns: FileColumns, layout: Layout) -> None:
+    def __init__(self, core: PartFile, part: PartEntry, columns: FileColumns, layout: IndexLayout) -> None:
         self._core = core
         self._part = part
         self._layout = layout
@@ -153,7 +153,7 @@ class PartRows:
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def key_path(layout: Layout) -> Path:
+def key_path(layout: IndexLayout) -> Path:
     """Where the sort key stands in the files of a part."""
     sort, time = layout.sort, layout.time
     if sort.kind == "modification_time":
@@ -163,7 +163,7 @@ def key_path(layout: Layout) -> Path:
     return ("time_min",) if time is not None and time.path == sort.path else ("min", *sort.path)
 
 
-def key_in_stats(part: PartEntry, layout: Layout) -> bool:
+def key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
     """Whether the sort key stands in a stats file of its own."""
     return part.stats is not None and key_path(layout)[0] == "min"
 
@@ -187,7 +187,7 @@ def _fields(struct: pa.StructArray | None) -> dict[str, pa.Array]:
     return {} if struct is None else {field.name: struct.field(i) for i, field in enumerate(struct.type)}
 
 
-def parsed_stats(found: Mapping[str, pa.Array], layout: Layout, count: int) -> pa.StructArray:
+def parsed_stats(found: Mapping[str, pa.Array], layout: IndexLayout, count: int) -> pa.StructArray:
     """Columns of core and stats as the one struct that a checkpoint's typed stats are."""
     leaves: dict[Path, pa.Array] = {}
     for kind, key in KINDS.items():
@@ -205,7 +205,7 @@ def parsed_stats(found: Mapping[str, pa.Array], layout: Layout, count: int) -> p
     return nested(leaves)
 
 
-def bounds_only(stats: pa.Table, layout: Layout) -> pa.RecordBatch:
+def bounds_only(stats: pa.Table, layout: IndexLayout) -> pa.RecordBatch:
     """Rows of a stats file alone, to be pruned by: what only the core tells is unknown."""
     found = {name: whole(stats.column(name)) for name in stats.column_names}
     texts = found.get(STATS_JSON)

@@ -14,7 +14,7 @@ from delta_sidecar.index.format.index_columns import (
     path_of,
     whole,
 )
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import (
     MAPS,
@@ -29,7 +29,7 @@ from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.storage.store import Buffer, Store
 
 
-def read_part(store: Store, directory: str, entry: PartEntry, layout: Layout) -> pa.Table:
+def read_part(store: Store, directory: str, entry: PartEntry, layout: IndexLayout) -> pa.Table:
     """All rows of a part, checked against their checksums, in the flat form of `index.stats.index_rows`."""
     return part_rows(part_files(store, directory, entry), entry, layout)
 
@@ -40,7 +40,7 @@ def part_files(store: Store, directory: str, entry: PartEntry) -> dict[str, Buff
     return {name: read_checked(store, f"{directory}/{name}", file) for name, file in files if file is not None}
 
 
-def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: Layout) -> pa.Table:
+def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: IndexLayout) -> pa.Table:
     """The rows of a part that has been fetched."""
     tables = [_flat(_decoded(data, name, entry), layout) for name, data in files.items()]
     return pa.table({name: table.column(name) for table in tables for name in table.column_names})
@@ -57,7 +57,7 @@ def _decoded(data: Buffer, name: str, entry: PartEntry) -> pa.Table:
     return table
 
 
-def _flat(table: pa.Table, layout: Layout) -> pa.Table:
+def _flat(table: pa.Table, layout: IndexLayout) -> pa.Table:
     """The flat form of a file's columns."""
     columns: dict[str, pa.Array] = {}
     back = {new: old for old, new in RENAMED.items()}

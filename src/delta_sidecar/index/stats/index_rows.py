@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.format.index_columns import column, path_of, whole
-from delta_sidecar.index.format.index_layout import Layout, SortKey
+from delta_sidecar.index.format.index_layout import IndexLayout, SortKey
 from delta_sidecar.index.stats.native_types import native_typed
 from delta_sidecar.index.stats.typed_stats import one_minimum, typed_stats
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
@@ -32,7 +32,7 @@ SOURCE_COLUMNS: Final = FileColumns(names=(*ADD_COLUMNS, "stats"), all_stats=Tru
 PARTITION: Final = "partition"
 
 
-def index_rows(files: pa.RecordBatch, layout: Layout) -> pa.Table:
+def index_rows(files: pa.RecordBatch, layout: IndexLayout) -> pa.Table:
     """The index rows of file rows, in the same order."""
     columns = {name: files.column(name) for name in ADD_COLUMNS}
     for field in layout.partition:
@@ -44,7 +44,7 @@ def index_rows(files: pa.RecordBatch, layout: Layout) -> pa.Table:
     return pa.table(columns)
 
 
-def file_key(files: pa.RecordBatch, layout: Layout) -> pa.Array:
+def file_key(files: pa.RecordBatch, layout: IndexLayout) -> pa.Array:
     """The sort key of file rows, without typing the rest of their stats; null where it is unknown."""
     sort = layout.sort
     if sort.kind == "modification_time":
@@ -81,13 +81,13 @@ def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
     return whole(rows.column(name))
 
 
-def sorted_rows(rows: pa.Table, layout: Layout) -> pa.Table:
+def sorted_rows(rows: pa.Table, layout: IndexLayout) -> pa.Table:
     """Rows in the order of the index."""
     # Without rows every column is null throughout, and there is nothing to sort by.
     return rows.take(order_of(order_columns(rows, layout))) if rows.num_rows else rows
 
 
-def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
+def order_columns(rows: pa.Table, layout: IndexLayout) -> list[pa.Array]:
     """What rows are ordered by, descending: the key, within it the time column's minimum, then the path.
 
     Files of one bucket that were written one after the other have neighbouring times, ids and counters: in the order
@@ -99,7 +99,7 @@ def order_columns(rows: pa.Table, layout: Layout) -> list[pa.Array]:
     return [*columns, whole(rows.column("path"))]
 
 
-def order_key(rows: pa.Table, layout: Layout) -> pa.Table:
+def order_key(rows: pa.Table, layout: IndexLayout) -> pa.Table:
     """The columns that `order_columns` looks at: rows without the others have the same order."""
     sort, time = layout.sort.path, () if layout.time is None else layout.time.path
     names = {"modification_time", column(PARTITION, sort), column("min", sort), column("min", time), "path"}
@@ -116,7 +116,7 @@ def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:
     return pc.sort_indices(pa.table(table), sort_keys=by)
 
 
-def off_bucket(rows: pa.Table, layout: Layout) -> NDArray[np.bool_]:
+def off_bucket(rows: pa.Table, layout: IndexLayout) -> NDArray[np.bool_]:
     """The rows whose own time bounds contradict a time bucket of theirs."""
     found = np.zeros(rows.num_rows, np.bool_)
     typed = {field.physical_name for field in layout.partition}
@@ -131,7 +131,7 @@ def off_bucket(rows: pa.Table, layout: Layout) -> NDArray[np.bool_]:
     return found
 
 
-def conformed(rows: pa.Table, layout: Layout) -> pa.Table:
+def conformed(rows: pa.Table, layout: IndexLayout) -> pa.Table:
     """Rows of an older part with bounds in the types that columns have now; what has no legal way there is unknown."""
     leaves = {leaf.path: leaf for leaf in layout.leaves}
     for index, name in enumerate(rows.column_names):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.format.index_columns import NUM_RECORDS, column, whole
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.manifest import Manifest
 from delta_sidecar.index.format.part_entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.format.part_format import MANIFEST_KEY
@@ -69,7 +69,7 @@ def check_embedded(files: Mapping[str, Buffer], part: PartEntry, manifest: Manif
         yield f"{path} says it holds {inner.files} files and holds {part.rows}"
 
 
-def check_entry(rows: pa.Table, part: PartEntry, layout: Layout) -> Iterator[str]:
+def check_entry(rows: pa.Table, part: PartEntry, layout: IndexLayout) -> Iterator[str]:
     """What the manifest says of the rows, and their order."""
     paths = _bytes(rows)
     keys = _ranks(_key_column(rows, layout))
@@ -81,7 +81,7 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: Layout) -> Iterator[str
 
 
 def _facts(
-    rows: pa.Table, part: PartEntry, layout: Layout, keys: list[tuple[int, Any]], paths: list[bytes]
+    rows: pa.Table, part: PartEntry, layout: IndexLayout, keys: list[tuple[int, Any]], paths: list[bytes]
 ) -> Iterator[tuple[str, Any, Any]]:
     known = [key[1] for key in keys if key[0]]
     kind = _key_column(rows, layout).type
@@ -109,7 +109,7 @@ def _bytes(rows: pa.Table) -> list[bytes]:
     return found
 
 
-def _key_column(rows: pa.Table, layout: Layout) -> pa.Array:
+def _key_column(rows: pa.Table, layout: IndexLayout) -> pa.Array:
     sort = layout.sort
     if sort.kind == "modification_time":
         name = "modification_time"
@@ -126,14 +126,14 @@ def _ranks(keys: pa.Array) -> list[tuple[int, Any]]:
     ]
 
 
-def _seconds(rows: pa.Table, layout: Layout) -> list[tuple[int, Any]]:
+def _seconds(rows: pa.Table, layout: IndexLayout) -> list[tuple[int, Any]]:
     """What rows of one key are sorted by: the time column's minimum, where it is not the key itself."""
     if layout.time is None or layout.sort.path == layout.time.path:
         return [(0, 0)] * rows.num_rows
     return [(0, 0) if low is None else (1, low) for low in _times(rows, layout)[0]]
 
 
-def _times(rows: pa.Table, layout: Layout) -> tuple[list[Any], list[Any], pa.DataType]:
+def _times(rows: pa.Table, layout: IndexLayout) -> tuple[list[Any], list[Any], pa.DataType]:
     if layout.time is None:
         return [], [], pa.null()
     found = []

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, descendant
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.stats.index_rows import ADD_COLUMNS, PARTITION, SOURCE_COLUMNS
 from delta_sidecar.index.stats.native_types import native_typed
 from delta_sidecar.index.verify.digests import Words, key_digests, row_digests, text_digests
@@ -79,7 +79,7 @@ class LogRows:
 class RowReader:
     """Turns adds into index columns, value by value."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: IndexLayout) -> None:
         self._layout = layout
         self._stats = StatsReader(layout.leaves)
         self.core = (*ADD_COLUMNS, *(column(PARTITION, (f.physical_name,)) for f in layout.partition))

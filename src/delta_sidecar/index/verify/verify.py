@@ -24,7 +24,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.index.build.build_job import schema_hash
 from delta_sidecar.index.format.index_columns import STATS_JSON, path_of, whole
-from delta_sidecar.index.format.index_layout import Layout
+from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import manifest_name
 from delta_sidecar.index.format.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.format.part_entries import PartEntry
@@ -117,7 +117,7 @@ class _Check:
     snapshot: Snapshot
     directory: str
     manifest: Manifest
-    layout: Layout
+    layout: IndexLayout
     most_named: int
     latest: bool
     problems: list[str] = field(default_factory=list)
