@@ -56,14 +56,14 @@ def listed(root: Path, index: bool) -> dict[str, str | None]:
 
 def check(texts: Sequence[str | None], columns: dict[str, Any], checkpoint: str | None = None) -> dict[str, str | None]:
     """The stats by the index, once they are those of the log."""
-    with tempfile.TemporaryDirectory() as directory, small_parts(single=1, small=2, most=2, rows=8):
+    with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         log = LogBuilder(root).protocol(3, features=["timestampNtz"]).metadata(columns)
         log.commit(*(add(f"f{n:03}", stats=text) for n, text in enumerate(texts)))
         if checkpoint is not None:
             log.checkpoint(stats=checkpoint != "typed", stats_parsed=checkpoint != "json")
         store = open_store(directory)
-        build_index(store, options=BuildOptions(part_rows=8))
+        build_index(store, options=BuildOptions(part_rows=8, limits=small_parts(single=1, small=2, most=2, rows=8)))
         plain, indexed = listed(root, index=False), listed(root, index=True)
         for path, text in plain.items():
             assert same(said(indexed[path]), said(text)), (text, indexed[path])

@@ -22,7 +22,7 @@ COLUMNS = [name for name in FILE_SCHEMA.names if name != "num_records"]
 
 
 def parsed(text: bytes, columns: list[str] | None = None) -> list[CommitBatch[pa.RecordBatch]]:
-    return list(file_batches([text], "c.json", columns or COLUMNS, KeyMaker("file:///t")))
+    return list(file_batches(whole_lines([text], 256 << 10), "c.json", columns or COLUMNS, KeyMaker("file:///t")))
 
 
 def test_an_add_comes_out_whole() -> None:

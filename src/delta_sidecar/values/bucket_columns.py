@@ -98,9 +98,9 @@ def our_bucket(expression: str, column: str, time_type: TimeType) -> OurBucket |
         # As we write it, nearly always: then no text need be taken apart.
         if expression in {bucket_expression(name, granularity, time_type) for name in (plain, column)}:
             return OurBucket(granularity, exact=True)
-    if column.strip("`").lower() not in expression.lower():
-        return None
     given = sql_tokens(expression)
+    if not set(sql_tokens(column)) <= set(given):
+        return None
     for granularity in GRANULARITIES:
         if given == sql_tokens(bucket_expression(column, granularity, time_type)):
             return OurBucket(granularity, exact=True)
