@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from delta_sidecar.log.actions import BareAdd
 from delta_sidecar.log.commits import Adds, CommitBytes, file_actions
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import Replay
@@ -29,8 +28,6 @@ class TailWalk:
     """What the adds must have, by the names of `FILE_SCHEMA`."""
     ahead: int
     """Commits that are fetched beside the one that is read."""
-    stats_matter: Callable[[list[BareAdd]], bool] | None = None
-    """Where it is given: stats are left out of a block if it says that they do not matter to its adds."""
     read: int = 0
     """Commits that were read to their end."""
 
@@ -38,7 +35,7 @@ class TailWalk:
         """The live adds of each commit, newest first; of a large one in several pieces."""
         for commit in newest_first(commits, self.commits, self.ahead):
             path, blocks = commit.file.path, self.commits.blocks(commit.file)
-            for adds in self.replay.commit(file_actions(blocks, path, self.columns, self.maker, self.stats_matter)):
+            for adds in self.replay.commit(file_actions(blocks, path, self.columns, self.maker)):
                 yield path, adds
             self.read += 1
 
