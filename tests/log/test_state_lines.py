@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,19 @@ from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptLogError
-from delta_sidecar.log import snapshot
 from delta_sidecar.log.lines import BLOCK
 from delta_sidecar.log.snapshot import _may_hold_state
 from delta_sidecar.testing import LogBuilder, add
 
-
-@pytest.fixture(params=[0, 200_000], ids=["large", "small"], autouse=True, scope="module")
-def blocks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Both ways of looking at a block."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot, "_LARGE_BLOCK", request.param)
-        yield
-
-
 FILES = [b'{"add":{"path":"a"}}', b'{"remove":{"path":"metaData"}}', b'{"commitInfo":{}}', b'{"txn":{"appId":"x"}}']
-STATE = [b'{"metaData":{"id":"x"}}', b'{"protocol":{"minReaderVersion":1}}', b' {"metaData":{}}', b'{ "protocol":{}}']
+STATE = [
+    b'{"metaData":{"id":"x"}}',
+    b'{"protocol":{"minReaderVersion":1}}',
+    b' {"metaData":{}}',
+    b'{ "protocol":{}}',
+    rb'{"\u0070rotocol":{}}',
+    b'{"add":null,"metaData":{"id":"x"}}',
+]
 
 
 @given(

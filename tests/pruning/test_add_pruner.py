@@ -87,9 +87,6 @@ def test_adds_and_rows_are_pruned_alike(text: str, batches: list[list[Add]]) -> 
         rows = add_rows(numbered, ["path", "partition_values", "stats"])
         kept = pruner.prune(rows).column("path").to_pylist()
         assert [str(row) for row, keep in enumerate(adds.passing(numbered)) if keep] == kept
-        if not adds.stats_matter(numbered):
-            bare = [Add(each.path, 1, 1, each.partitionValues) for each in numbered]
-            assert [str(row) for row, keep in enumerate(adds.passing(bare)) if keep] == kept
 
 
 def test_many_partition_values_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +102,6 @@ def test_many_partition_values_are_looked_at_together(monkeypatch: pytest.Monkey
 def test_without_a_predicate_all_pass() -> None:
     adds = AddPruner(FilePruner(None, "UTC"))
     assert adds.passing([Add("a"), Add("b")]).tolist() == [True, True]
-    assert not adds.may_do_without_stats
 
 
 @pytest.fixture

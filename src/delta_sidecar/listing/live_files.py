@@ -133,8 +133,7 @@ class _Tail:
     def __init__(self, request: FileRequest, commits: CommitBytes, maker: KeyMaker, replay: Replay) -> None:
         self._request = request
         ahead = 2 if request.limit is not None else None
-        matter = request.add_pruner.stats_matter if request.stats_may_not_matter else None
-        self.walk = TailWalk(commits, maker, replay, request.source.names, ahead, matter)
+        self.walk = TailWalk(commits, maker, replay, request.source.names, ahead)
 
     def rows(self, commits: Sequence[CommitRange], at_once: bool) -> Iterator[LiveRows]:
         """The live adds of commits, newest first; `at_once` reads all of them before the first is given."""

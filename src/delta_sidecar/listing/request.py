@@ -68,9 +68,3 @@ class FileRequest:
         """Rows read at a time."""
         most = self.settings.batch_size
         return min(most, self.stats_batch_size) if "stats" in self.source.names else most
-
-    @cached_property
-    def stats_may_not_matter(self) -> bool:
-        """Whether stats serve nothing but pruning, and partition values may do without them."""
-        for_pruning = "stats" in self.source.names and "stats" not in self.settled_source.names
-        return for_pruning and self.add_pruner.may_do_without_stats

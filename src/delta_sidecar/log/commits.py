@@ -191,30 +191,15 @@ class CommitBytes:
 
 
 def file_actions(
-    blocks: Iterable[bytes],
-    path: str,
-    columns: Sequence[str],
-    maker: KeyMaker,
-    stats_matter: Callable[[list[BareAdd]], bool] | None = None,
+    blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker
 ) -> Iterator[CommitBatch[Adds]]:
-    """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need, but no
-    stats where these do not matter to any add of a block."""
-    wanted = set(columns) if stats_matter is None else set(columns) - {"stats"}
-    line_type: type[Any] = BareFileLine if wanted <= _BARE_COLUMNS else FileLine
-
-    def fuller(lines: list[Any]) -> type[FileLine] | None:
-        is_bare = line_type is BareFileLine
-        return FileLine if is_bare and stats_matter is not None and stats_matter(_adds_of(lines)) else None
-
-    for lines in decode_lines(blocks, line_type, path, fuller=fuller):
-        adds: Any = _adds_of(lines)
+    """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need."""
+    line_type: type[Any] = BareFileLine if _BARE_COLUMNS.issuperset(columns) else FileLine
+    for lines in decode_lines(blocks, line_type, path):
+        adds: Any = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
         if adds or removes:
             yield CommitBatch(adds, maker.key_list(adds), maker.key_array(removes))
-
-
-def _adds_of(lines: list[Any]) -> list[Any]:
-    return [line.add for line in lines if line.add is not None]
 
 
 def file_batches(

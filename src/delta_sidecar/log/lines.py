@@ -60,21 +60,14 @@ def decode_lines(
     line_type: type[T],
     path: str,
     is_wanted: Callable[[bytes], bool] = lambda block: True,
-    fuller: Callable[[list[T]], type[T] | None] = lambda lines: None,
 ) -> Iterator[list[T]]:
-    """Each wanted block's lines as structs; a line that is no action is an error that names it.
-
-    Where `fuller` gives another type for what was found, the block is decoded once more as that.
-    """
+    """Each wanted block's lines as structs; a line that is no action is an error that names it."""
     before, last = 0, b""
     for block in blocks:
         # Counted when another block comes: most commits are one.
         before, last = before + _line_ends(last), block
-        if not is_wanted(block):
-            continue
-        lines = _decoded(block, line_type, path, before)
-        other = fuller(lines)
-        yield lines if other is None else _decoded(block, other, path, before)
+        if is_wanted(block):
+            yield _decoded(block, line_type, path, before)
 
 
 def _line_ends(block: bytes) -> int:

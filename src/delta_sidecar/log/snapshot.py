@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
-import numpy as np
 
 from delta_sidecar.errors import (
     CorruptLogError,
@@ -323,34 +322,12 @@ class _StateFinder:
 
 
 def _may_hold_state(block: bytes) -> bool:
-    """Whether lines may hold a protocol or metadata action: one begins otherwise than those of files and the like."""
-    if len(block) < _LARGE_BLOCK:
-        return _has_other_line(block)
-    text = np.frombuffer(block, np.uint8)
-    starts = np.concatenate([[0], np.flatnonzero(text[:-1] == _NEWLINE) + 1])
-    if len(text) < 8 or starts[-1] > len(text) - 8:
-        return True
-    begin = np.ndarray((len(text) - 7,), "<u8", buffer=text, strides=(1,))[starts] & _SEVEN_BYTES
-    return not np.logical_or.reduce([begin == int.from_bytes(other, "little") for other in _OTHER_ACTIONS]).all()
+    """Whether lines may hold a protocol or metadata action: a line begins otherwise than those of files and the like."""
+    return not all(line.startswith(_OTHER_ACTIONS) for line in block.splitlines())
 
 
-def _has_other_line(block: bytes) -> bool:
-    """Whether a line begins otherwise."""
-    at = 0
-    while at < len(block):
-        if not block.startswith(_OTHER_ACTIONS, at):
-            return True
-        end = block.find(b"\n", at)
-        at = end + 1 if end >= 0 else len(block)
-    return False
-
-
-_NEWLINE = ord("\n")
-_LARGE_BLOCK = 200_000
-"""Bytes of a commit that is streamed: its lines are looked at all at once, which pays where they are many."""
-_SEVEN_BYTES = (1 << 56) - 1
-_OTHER_ACTIONS = (b'{"add":', b'{"remov', b'{"commi', b'{"txn":', b'{"cdc":', b'{"domai')
-"""The first seven bytes of other lines."""
+_OTHER_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"commitInfo":{', b'{"txn":{', b'{"cdc":{', b'{"domainMetadata":{')
+"""What lines of other actions begin with."""
 
 
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int | None = None) -> Iterator[CommitRange]:

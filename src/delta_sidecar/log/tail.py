@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
 
-from delta_sidecar.log.actions import BareAdd
-from delta_sidecar.log.commits import Adds, CommitBytes, file_actions
+from delta_sidecar.log.commits import Adds, CommitBatch, CommitBytes, file_actions
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
@@ -29,18 +28,29 @@ class TailWalk:
     """What the adds must have, by the names of `FILE_SCHEMA`."""
     ahead: int | None = None
     """Commits that are fetched beside the one that is read, if fewer than the limits allow."""
-    stats_matter: Callable[[list[BareAdd]], bool] | None = None
-    """Where it is given: stats are left out of a block if it says that they do not matter to its adds."""
+    is_last_reader: bool = False
+    """Whether nobody reads the commits again: each is let go when it is read."""
+    keys: list[bytes] | None = None
+    """Where it is a list: every key of the commits that were read, of adds and removes, is put there."""
     read: int = 0
     """Commits that were read to their end."""
 
     def one_by_one(self, commits: Sequence[CommitRange]) -> Iterator[AddsOfCommit]:
         """The live adds of each commit, newest first; of a large one in several pieces."""
         for commit in newest_first(commits, self.commits, self.ahead):
-            path, blocks = commit.file.path, self.commits.blocks(commit.file)
-            for adds in self.replay.commit(file_actions(blocks, path, self.columns, self.maker, self.stats_matter)):
-                yield path, adds
+            for adds in self.replay.commit(self._actions(commit)):
+                yield commit.file.path, adds
+            if self.is_last_reader:
+                self.commits.discard(commit.file)
             self.read += 1
+
+    def _actions(self, commit: CommitRange) -> Iterator[CommitBatch[Adds]]:
+        blocks = self.commits.blocks(commit.file, keep=not self.is_last_reader)
+        for batch in file_actions(blocks, commit.file.path, self.columns, self.maker):
+            if self.keys is not None:
+                self.keys += batch.add_keys
+                self.keys += batch.remove_keys.to_pylist()
+            yield batch
 
     def together(self, commits: Sequence[CommitRange], most: int, alone: int) -> Iterator[list[AddsOfCommit]]:
         """Adds of neighbouring commits in lists of at most so many, but the first few commits each `alone`: a batch has

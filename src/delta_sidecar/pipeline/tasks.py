@@ -3,6 +3,10 @@
 No Spark in here. Rows travel between tasks in *parcels*: a number, which says where to, and many rows as compressed
 Arrow bytes. Spark moves parcels and never looks inside, which is several times cheaper than moving rows. Everything a
 task needs travels with it; it opens its own store.
+
+Where the tail is too long for the driver, commits are no walk from the newest to the oldest (`log.tail`): each task reads
+some of them, in no order, and every action goes with its version to the lot of its key. A lot is put in order and
+replayed by another task.
 """
 
 from __future__ import annotations

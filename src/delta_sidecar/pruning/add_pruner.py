@@ -1,7 +1,7 @@
 """Adds of commits pruned as the objects they are: what is left out never becomes a row.
 
 A tail has few partition values and many files in each, so conditions on partition values are tried once for each
-distinct one. Where these decide, the stats of a file are not looked at, nor even taken out of the commit.
+distinct one. Where these decide, the stats of a file are not looked at.
 """
 
 from __future__ import annotations
@@ -48,15 +48,6 @@ class AddPruner:
         self._pruner = pruner
         self._kept_anyway = None if self._by_stats is None else _kept_by_partition(pruner.stats_terms)
         self._verdicts: dict[PartitionValues, _Verdict] = {}
-
-    @property
-    def may_do_without_stats(self) -> bool:
-        """Whether partition values may tell of a file that its stats do not matter."""
-        return self._by_partition is not None or self._by_bucket is not None or self._kept_anyway is not None
-
-    def stats_matter(self, adds: Sequence[Add | BareAdd]) -> bool:
-        """Whether the stats of any add decide if it may match."""
-        return any(verdict.stats_matter or verdict.is_doubted for verdict in self._verdicts_on(adds)[0])
 
     def passing(self, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
         """Which adds may match."""

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from delta_sidecar.errors import LogGapError
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS
-from delta_sidecar.log.commits import CommitBatch, file_batches
+from delta_sidecar.log.commits import rows_of
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CommitRange
-from delta_sidecar.log.snapshot import Snapshot, newest_first
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.log.tail import TailWalk
 
 
 @dataclass(slots=True)
@@ -44,21 +45,18 @@ class Tail:
         return sum(commit.file.size for commit in self.commits)
 
     def rows(self, names: Sequence[str] = SOURCE_COLUMNS.names) -> Iterator[pa.RecordBatch]:
-        """The live adds of the commits, newest first, with the named columns."""
-        held = self.snapshot.commits
-        maker = self._maker
-        for commit in newest_first(self.commits, held):
-            blocks = held.blocks(commit.file, keep=False)
-            batches = file_batches(blocks, commit.file.path, names, maker)
-            yield from self.replay.commit(self._noted(batches) if self.notes_keys else batches)
-            held.discard(commit.file)
+        """The live adds of the commits, newest first, with the named columns. The commits are not held."""
+        walk = TailWalk(
+            self.snapshot.commits,
+            self._maker,
+            self.replay,
+            names,
+            is_last_reader=True,
+            keys=self.keys if self.notes_keys else None,
+        )
+        for adds in walk.one_by_one(self.commits):
+            yield rows_of([adds], names)
         self.replay.seal()
-
-    def _noted(self, batches: Iterator[CommitBatch[pa.RecordBatch]]) -> Iterator[CommitBatch[pa.RecordBatch]]:
-        for batch in batches:
-            self.keys += batch.add_keys
-            self.keys += batch.remove_keys.to_pylist()
-            yield batch
 
 
 def tail_of(snapshot: Snapshot) -> Tail:
