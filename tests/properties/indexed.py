@@ -18,7 +18,6 @@ from delta_sidecar.index.build import part_writer as index_parts
 from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.read import part_file
 from delta_sidecar.index.read import part_scan as scan_parts
-from delta_sidecar.log import mask
 from delta_sidecar.storage import open_store
 from tests.index.models import small_parts
 from tests.properties.scenarios import BuiltLog, Scenario, build
@@ -49,8 +48,6 @@ class Reader:
     """Whether files of parts come by ranges however small they are."""
     is_warm: bool
     """Whether the table is opened again and again while it grows, by a process that remembers it."""
-    small_masks: bool
-    """Whether a few keys are as many."""
 
 
 builds = st.builds(
@@ -61,7 +58,7 @@ builds = st.builds(
     part_rows=st.integers(1, 3),
     limits=st.tuples(st.sampled_from([0, 0, 1, 2, 9]), st.integers(0, 4), st.integers(0, 3), st.integers(1, 5)),
 )
-readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+readers = st.builds(Reader, st.sampled_from([1, 2, 10_000]), st.booleans(), st.booleans(), st.booleans())
 
 
 def build_indexed(
@@ -102,9 +99,4 @@ def small_limits(reader: Reader) -> Iterator[None]:
         if reader.by_ranges:
             patch.setattr(part_file, "WHOLE_STATS", 0)
             patch.setattr(part_file, "WHOLE_CORE", 0)
-        if reader.small_masks:
-            patch.setattr(mask, "_RECENT_LIMIT", 3)
-            patch.setattr(mask, "_MANY", 1)
-            patch.setattr(mask, "_TOGETHER", 2)
-            patch.setattr(mask, "_SEARCH", 0)
         yield

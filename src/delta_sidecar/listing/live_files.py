@@ -102,7 +102,7 @@ class LiveFiles:
         for rows in self._tail.rows(commits, self._at_once):
             self.progress.commits_read = self._tail.walk.read
             yield rows
-        self.progress.commits_read, self.progress.mask_size = self._tail.walk.read, len(self._replay.mask)
+        self.progress.commits_read, self.progress.mask_size = self._tail.walk.read, self._replay.mask_size
 
     def _rows_of(self, base: BasePlan) -> Generator[LiveRows, None, Broken | None]:
         """The live files of a base. Where it turns out broken and another may go on: why."""
