@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+Flags: TypeAlias = "NDArray[np.bool_]"
+"""One boolean for each row."""
 
 
 @cache
@@ -39,21 +42,28 @@ def _validity(values: Sequence[Any]) -> tuple[pa.Buffer | None, int]:
     return bitmap(valid), len(values) - int(valid.sum())
 
 
-def bitmap(flags: NDArray[np.bool_]) -> pa.Buffer:
+def bitmap(flags: Flags) -> pa.Buffer:
     """Arrow's bit-packed form of a boolean array."""
     return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
-def booleans(flags: NDArray[np.bool_]) -> pa.BooleanArray:
+def booleans(flags: Flags) -> pa.BooleanArray:
     """A boolean array without nulls."""
     return pa.Array.from_buffers(pa.bool_(), len(flags), [None, bitmap(flags)])
 
 
-def to_numpy_bool(array: pa.Array) -> NDArray[np.bool_]:
+def to_numpy_bool(array: pa.Array) -> Flags:
     """The values of a boolean array without nulls."""
     data = array.buffers()[1]
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     return bits[array.offset : array.offset + len(array)].astype(np.bool_)
+
+
+def either(left: Flags | None, right: Flags | None) -> Flags | None:
+    """The rows that one of two marks; None marks no row."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right
 
 
 def primitives(values: Sequence[Any], data_type: pa.DataType, dtype: Any) -> pa.Array:
@@ -82,7 +92,7 @@ def indices(rows: NDArray[np.integer[Any]]) -> pa.Int64Array:
 def strings(values: Sequence[str | None]) -> pa.StringArray:
     """A string array; None is null. The values' UTF-8 together must stay below 2 GB."""
     if None not in values and (text := "".join(values)).isascii():  # type: ignore[arg-type]
-        return _joined(values, text.encode(), pa.string())  # type: ignore[arg-type]
+        return _from_data(values, text.encode(), pa.string())  # type: ignore[arg-type]
     return _binaries([None if v is None else v.encode("utf-8", "surrogatepass") for v in values], pa.string())
 
 
@@ -94,10 +104,10 @@ def _binaries(values: Sequence[bytes | None], data_type: pa.DataType) -> pa.Arra
     validity, nulls = _validity(values)
     if nulls:
         values = [b"" if v is None else v for v in values]
-    return _joined(values, b"".join(values), data_type, validity, nulls)  # type: ignore[arg-type]
+    return _from_data(values, b"".join(values), data_type, validity, nulls)  # type: ignore[arg-type]
 
 
-def _joined(
+def _from_data(
     values: Sequence[str | bytes],
     data: bytes,
     data_type: pa.DataType,
@@ -131,6 +141,6 @@ def list_offsets(lengths: NDArray[np.int32]) -> pa.Int32Array:
     return pa.Array.from_buffers(pa.int32(), len(offsets), [None, pa.py_buffer(offsets)])
 
 
-def filtered(batch: pa.RecordBatch, keep: NDArray[np.bool_]) -> pa.RecordBatch:
+def filtered(batch: pa.RecordBatch, keep: Flags) -> pa.RecordBatch:
     """The rows to keep, in the streaming pool."""
     return pc.filter(batch, booleans(keep), memory_pool=streaming_pool())

@@ -1,13 +1,23 @@
-"""The one replay, case by case, through the stream; each by every strategy and over every kind of base."""
+"""The one replay, case by case, through the stream, each by every strategy and over every kind of base; and
+its walk from a broken base to the next, against sets."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TypeAlias
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
+from delta_sidecar.limits import MaskLimits
+from delta_sidecar.log.commits import CommitBatch
+from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.file_schema import DELETION_VECTOR
+from delta_sidecar.log.replay import Replay
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import DeletionVector, add, cdc, domain_metadata, remove, txn, unknown_action
 from delta_sidecar.testing.checkpoint_files import CheckpointKind
@@ -105,3 +115,51 @@ def test_a_predicate_does_not_keep_a_remove_from_hiding(base: LogBuilder) -> Non
         found = {f.path for f in DeltaTable(str(base.root)).file_infos(predicate="x = 5", strategy=strategy)}
         assert "e" not in found
         assert "f" in found
+
+
+Commit: TypeAlias = tuple[list[str], list[str]]
+"""Paths that it adds, and that it removes."""
+paths = st.integers(0, 15).map("part-{:05}.parquet".format)
+commits = st.lists(st.tuples(*[st.lists(paths, max_size=5, unique=True)] * 2), max_size=5)
+few = MaskLimits(recent_keys=3, array_keys=1, joined_arrays=2, search_keys=0, keys_per_row=1)
+
+
+@given(
+    newer=commits,
+    older=commits,
+    base=st.lists(paths, min_size=1, max_size=16, unique=True),
+    out=st.integers(0, 16),
+    limits=st.sampled_from([few, MaskLimits()]),
+)
+def test_a_walk_goes_on_where_a_base_broke(
+    newer: list[Commit], older: list[Commit], base: list[str], out: int, limits: MaskLimits
+) -> None:
+    replay = Replay(KeyMaker("file:///t"), limits)
+    seen: set[str] = set()
+    walk(replay, newer, seen)
+    rows = file_rows(base)
+    within = (min(base).encode(), max(base).encode())
+    flags = replay.put_in_order().hidden(rows.column("path"), rows.column("deletion_vector"), within)
+    assert (set() if flags is None else {base[row] for row in flags.nonzero()[0]}) == seen & set(base)
+
+    given_out = [path for path in base if path not in seen][:out]
+    replay.hide([file_rows(given_out)])
+    seen |= set(given_out)
+    walk(replay, older, seen)
+    live = [path for batch in replay.seal().live([rows]) for path in batch.column("path").to_pylist()]
+    assert live == [path for path in base if path not in seen]
+    assert replay.mask_size >= len(seen)
+
+
+def walk(replay: Replay, commits: list[Commit], seen: set[str]) -> None:
+    """Walk commits, newest first, beside a model."""
+    for adds, removes in commits:
+        keys = [path.encode() for path in adds]
+        batch = CommitBatch(adds, keys, pa.array([path.encode() for path in removes], pa.binary()))
+        assert [path for live in replay.commit([batch]) for path in live] == [p for p in adds if p not in seen]
+        seen |= {*adds, *removes}
+
+
+def file_rows(paths: list[str]) -> pa.RecordBatch:
+    columns = {"path": pa.array(paths, pa.string()), "deletion_vector": pa.nulls(len(paths), DELETION_VECTOR)}
+    return pa.RecordBatch.from_pydict(columns)

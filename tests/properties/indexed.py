@@ -13,7 +13,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.limits import PartLimits, ReaderLimits
+from delta_sidecar.limits import MaskLimits, PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from tests.index.models import small_parts
 from tests.properties.scenarios import BuiltLog, Scenario, build
@@ -51,7 +51,9 @@ class Reader:
     def limits(self) -> ReaderLimits:
         """Decoding on threads, files read by ranges: as with large tables."""
         parts = PartLimits(few_rows=-1, helpers=1) if self.in_threads else PartLimits()
-        return ReaderLimits(parts=replace(parts, whole_stats=0, whole_core=0) if self.by_ranges else parts)
+        parts = replace(parts, whole_stats=0, whole_core=0) if self.by_ranges else parts
+        few = MaskLimits(recent_keys=3, array_keys=1, joined_arrays=2, search_keys=0)
+        return ReaderLimits(parts=parts, mask=few if self.small_masks else MaskLimits())
 
 
 builds = st.builds(

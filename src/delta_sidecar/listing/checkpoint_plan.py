@@ -43,8 +43,8 @@ class CheckpointPlan:
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         base = self._snapshot.open_base()
         assert base is not None
-        replay.seal()
-        lanes = Interleaved([replay.base(lane) for lane in self._lanes(base)])
+        base_filter = replay.seal()
+        lanes = Interleaved([base_filter.live(lane) for lane in self._lanes(base)])
         try:
             for rows in lanes:
                 self._is_out = True

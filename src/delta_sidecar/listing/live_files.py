@@ -77,7 +77,8 @@ class LiveFiles:
         self._request = request
         self._base = base
         self._at_once = at_once
-        self._replay = Replay(maker := KeyMaker(snapshot.store.root_uri))
+        maker = KeyMaker(snapshot.store.root_uri)
+        self._replay = Replay(maker, request.settings.limits.mask)
         self._tail = _Tail(request, snapshot.commits, maker, self._replay)
         self.progress = Progress(fallback_reason=snapshot.passed_over, commits_total=len(snapshot.segment.commits))
 
@@ -102,7 +103,7 @@ class LiveFiles:
         for rows in self._tail.rows(commits, self._at_once):
             self.progress.commits_read = self._tail.walk.read
             yield rows
-        self.progress.commits_read, self.progress.mask_size = self._tail.walk.read, len(self._replay.mask)
+        self.progress.commits_read, self.progress.mask_size = self._tail.walk.read, self._replay.mask_size
 
     def _rows_of(self, base: BasePlan) -> Generator[LiveRows, None, Broken | None]:
         """The live files of a base. Where it turns out broken and another may go on: why."""

@@ -23,7 +23,7 @@ from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine,
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
 from delta_sidecar.log.lines import decode_lines, whole_lines
-from delta_sidecar.log.mask import Mask
+from delta_sidecar.log.mask import MaskBuilder
 from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
@@ -226,7 +226,7 @@ def is_reconciled(blocks: Iterable[bytes], path: str, maker: KeyMaker) -> bool:
 
     Some writers only put commits together, in either order: then which of two actions is newer cannot be told.
     """
-    seen = Mask()
+    seen = MaskBuilder()
     states = 0
     for lines in decode_lines(blocks, CompactedLine, path):
         files = [line.add or line.remove for line in lines]

@@ -54,10 +54,6 @@ class KeyChunk:
     def __len__(self) -> int:
         return len(self.stems)
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.stems.nbytes)
-
     def keys(self, start: int = 0, stop: int | None = None) -> pa.BinaryArray:
         """Some keys or all of them, whole."""
         return self._whole(self.stems[start:stop])
@@ -103,12 +99,12 @@ class Span:
 class OrderedKeys:
     """Chunks, each ascending; their ranges may overlap."""
 
-    chunks: list[KeyChunk]
+    chunks: tuple[KeyChunk, ...]
 
     @classmethod
     def of(cls, chunks: Iterable[KeyChunk]) -> OrderedKeys:
         """Chunks in any order. An iterator that lets go of them saves holding them twice."""
-        return cls([chunk.ascending() for chunk in chunks])
+        return cls(tuple(chunk.ascending() for chunk in chunks))
 
     def between(self, low: bytes, high: bytes) -> list[Span]:
         """The keys of all files whose paths are in a range, both ends included."""

@@ -9,94 +9,122 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import Flags
+from delta_sidecar.limits import MaskLimits
 from delta_sidecar.log.commits import CommitBatch
 from delta_sidecar.log.file_keys import KeyMaker
-from delta_sidecar.log.mask import Mask
+from delta_sidecar.log.mask import HashedMask, MaskBuilder, OrderedMask
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-Flags: TypeAlias = NDArray[np.bool_]
 
 _FEW = 64
 """One row in so many is few."""
 
 
 class Replay:
-    """The state of one walk. Feed it commits newest first, then the base."""
+    """The state of one walk. Feed it commits newest first; then it gives the filter of their base.
 
-    def __init__(self, maker: KeyMaker) -> None:
+    Where that base turns out broken, the walk goes on with older commits and gives the filter of the next one.
+    """
+
+    def __init__(self, maker: KeyMaker, limits: MaskLimits = MaskLimits()) -> None:
         self._maker = maker
-        self.mask = Mask()
+        self._limits = limits
+        self._seen = MaskBuilder(limits)
+
+    @property
+    def mask_size(self) -> int:
+        """How many keys the commits have marked so far."""
+        return len(self._seen)
 
     def commit(self, batches: Iterable[CommitBatch[T]]) -> Iterator[T]:
         """The live adds of one commit (or of a compacted range, which is one commit of the walk).
 
         Its keys are marked when the iterator is exhausted: a caller that stops before asks nothing older.
         """
-        added, removed = Mask(), Mask()
+        added, removed = MaskBuilder(self._limits), MaskBuilder(self._limits)
         for batch in batches:
             live = _kept(batch.adds, self._judge(batch, added))
             added.add(batch.add_keys)
             removed.collect(batch.remove_keys)
             if len(live):
                 yield live
-        self.mask.absorb(added)
-        self.mask.absorb(removed)
+        self._seen.absorb(added)
+        self._seen.absorb(removed)
 
-    def _judge(self, batch: CommitBatch[Any], added: Mask) -> Flags | None:
+    def _judge(self, batch: CommitBatch[Any], added: MaskBuilder) -> Flags | None:
         """The adds of a batch that a newer commit or this one has decided already; None when there is none."""
         keys = batch.add_keys
         if not keys:
             return None
-        dropped = _merge(self.mask.seen_list(keys), added.seen_list(keys))
+        dropped = arrays.either(self._seen.seen_list(keys), added.seen_list(keys))
         if not set(keys).isdisjoint(batch.remove_keys.to_pylist()):
             _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
         repeated = _repeated(keys)
         if repeated is not None:
             _log.warning("a commit adds the same file more than once; its last add counts")
-            dropped = _merge(dropped, repeated)
+            dropped = arrays.either(dropped, repeated)
         return dropped
-
-    def seal(self) -> None:
-        """No commit comes any more: from here on, `base` may be called from several threads."""
-        self.mask.seal()
 
     def hide(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Hide files that are out already: another base takes over, and begins from the start."""
         for batch in rows:
-            self.mask.add(self._maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
+            self._seen.add(self._maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
 
-    def put_in_order(self) -> None:
+    def seal(self) -> BaseFilter:
+        """The filter of the base below the commits so far."""
+        return BaseFilter(self._seen.hashed_mask(), self._maker)
+
+    def put_in_order(self) -> RangeFilter:
         """As `seal`, for a base that knows between which paths its rows lie."""
-        self.mask.put_in_order()
+        return RangeFilter(self._seen.ordered_mask(), self._maker)
 
-    def base(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+@dataclass(frozen=True, slots=True)
+class BaseFilter:
+    """Tells which rows of a base are live. Several threads may ask."""
+
+    mask: HashedMask
+    maker: KeyMaker
+
+    def live(self, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The live rows of the base. They need `path` and `deletion_vector` while anything is masked."""
         for batch in rows:
-            live = self._unmasked(batch)
+            live = without(batch, self.hidden(batch))
             if live.num_rows:
                 yield live
 
-    def _unmasked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def hidden(self, rows: pa.RecordBatch) -> Flags | None:
+        """Which rows of the base are not live; None when all are."""
         if not len(self.mask):
-            return batch
-        return without(batch, self.hidden(batch.column("path"), batch.column("deletion_vector")))
+            return None
+        return self.mask.hidden(rows.column("path"), rows.column("deletion_vector"), self.maker)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFilter:
+    """Tells which files of a base are live that knows between which paths they lie. Several threads may ask."""
+
+    mask: OrderedMask
+    maker: KeyMaker
 
     def hidden(
-        self, paths: pa.StringArray, vectors: pa.StructArray, within: tuple[bytes, bytes] | None = None
+        self, paths: pa.StringArray, vectors: pa.StructArray, within: tuple[bytes, bytes] | None
     ) -> Flags | None:
-        """Which files of the base are not live; None when all are. Where it is known `within` which two paths they lie,
-        none of them has another spelling."""
-        return self.mask.hidden(paths, vectors, self._maker, within) if len(self.mask) else None
+        """Which files are not live; None when all are. Where it is known `within` which two paths they lie, none of
+        them has another spelling."""
+        return self.mask.hidden(paths, vectors, self.maker, within)
 
 
 def _repeated(keys: list[bytes]) -> Flags | None:
@@ -105,12 +133,6 @@ def _repeated(keys: list[bytes]) -> Flags | None:
         return None
     last = {key: row for row, key in enumerate(keys)}
     return np.fromiter((last[key] != row for row, key in enumerate(keys)), np.bool_, len(keys))
-
-
-def _merge(left: Flags | None, right: Flags | None) -> Flags | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return left | right
 
 
 def _kept(adds: Any, dropped: Flags | None) -> Any:
@@ -136,11 +158,12 @@ def _without_few(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBat
     """The batch without a few rows: what lies between them is copied whole, several times faster than row by row."""
     edges = [-1, *rows.tolist(), batch.num_rows]
     spans = [(left + 1, right - left - 1) for left, right in pairwise(edges) if right - left > 1]
-    columns = [_joined(column, spans) for column in batch.columns]
+    columns = [_values_of_spans(column, spans) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _joined(column: pa.Array, spans: list[tuple[int, int]]) -> pa.Array:
+def _values_of_spans(column: pa.Array, spans: list[tuple[int, int]]) -> pa.Array:
+    """The values of some spans, each a start and a length, one after the other."""
     if column.null_count == len(column):
         return arrays.nulls(sum(length for _, length in spans), column.type)
     parts = [column.slice(start, length) for start, length in spans]

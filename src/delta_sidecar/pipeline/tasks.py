@@ -34,7 +34,8 @@ from delta_sidecar.log.checkpoint_rows import FileColumns
 from delta_sidecar.log.commits import CommitBatch, CommitBytes, file_batches
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.key_hash import hash_keys
-from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.mask import MaskBuilder
+from delta_sidecar.log.replay import BaseFilter, Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
@@ -144,10 +145,10 @@ class Work:
         if share.rows is not None:
             yield from unpacked(share.rows)
         if share.groups:
-            replay = Replay(KeyMaker(self.store.root_uri))
-            replay.mask.add(list(self.masked))
-            replay.seal()
-            yield from replay.base(read_groups(self.store, share.groups, columns, BATCH_ROWS))
+            masked = MaskBuilder()
+            masked.add(list(self.masked))
+            base_filter = BaseFilter(masked.hashed_mask(), KeyMaker(self.store.root_uri))
+            yield from base_filter.live(read_groups(self.store, share.groups, columns, BATCH_ROWS))
 
     @property
     def _key_columns(self) -> FileColumns:
@@ -318,8 +319,7 @@ def _replayed(actions: list[pa.RecordBatch], maker: KeyMaker) -> Iterator[pa.Rec
     for version, group in groupby(versioned, key=itemgetter(0)):
         batches = [_commit_batch(rows) for _, rows in group]
         if version == _BASE:
-            replay.seal()
-            yield from replay.base(batch.adds for batch in batches)
+            yield from replay.seal().live(batch.adds for batch in batches)
         else:
             yield from replay.commit(batches)
 

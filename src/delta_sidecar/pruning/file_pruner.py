@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
-from delta_sidecar.arrays import streaming_pool
+from delta_sidecar.arrays import Flags, streaming_pool
 from delta_sidecar.predicates.expression import And, Column, Expression, columns_of, conjuncts
 from delta_sidecar.pruning.bucket_ranges import BucketRanges
 from delta_sidecar.pruning.file_bounds import FileBounds
 from delta_sidecar.pruning.may_match import may_match, needed_stats
 from delta_sidecar.values.time_buckets import contradicted
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 class FilePruner:

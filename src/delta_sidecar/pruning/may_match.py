@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import Flags
 from delta_sidecar.predicates.expression import (
     INVERSE,
     And,
@@ -38,8 +39,6 @@ from delta_sidecar.predicates.like import LikePrefix, like_prefix
 from delta_sidecar.pruning.file_bounds import Bounds, BoundsSource, is_prunable
 from delta_sidecar.values.comparison import literals, unscaled_integers
 from delta_sidecar.values.types import PrimitiveType
-
-Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def may_match(expression: Expression, source: BoundsSource, count: int) -> pa.BooleanArray:

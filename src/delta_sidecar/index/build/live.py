@@ -6,16 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from delta_sidecar.arrays import Flags
 from delta_sidecar.errors import LogGapError
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS
 from delta_sidecar.log.commits import rows_of
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.file_keys import KeyMaker
-from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.replay import BaseFilter, Replay
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.tail import TailWalk
@@ -23,21 +22,14 @@ from delta_sidecar.log.tail import TailWalk
 
 @dataclass(slots=True)
 class Tail:
-    """Commits newer than a base, replayed: feed `rows` to the end, then `replay` masks the base."""
+    """Commits newer than a base, replayed: read `rows` to the end, then `base_filter` is that of the base."""
 
     snapshot: Snapshot
     commits: tuple[CommitRange, ...]
-    replay: Replay = field(init=False)
+    base_filter: BaseFilter | None = field(default=None, init=False)
     keys: list[bytes] = field(default_factory=list)
     """Every key the commits speak of, where they are noted."""
     notes_keys: bool = True
-
-    def __post_init__(self) -> None:
-        self.replay = Replay(self._maker)
-
-    @property
-    def _maker(self) -> KeyMaker:
-        return KeyMaker(self.snapshot.store.root_uri)
 
     @property
     def size(self) -> int:
@@ -46,17 +38,12 @@ class Tail:
 
     def rows(self, names: Sequence[str] = SOURCE_COLUMNS.names) -> Iterator[pa.RecordBatch]:
         """The live adds of the commits, newest first, with the named columns. The commits are not held."""
-        walk = TailWalk(
-            self.snapshot.commits,
-            self._maker,
-            self.replay,
-            names,
-            is_last_reader=True,
-            keys=self.keys if self.notes_keys else None,
-        )
+        replay = Replay(maker := KeyMaker(self.snapshot.store.root_uri))
+        keys = self.keys if self.notes_keys else None
+        walk = TailWalk(self.snapshot.commits, maker, replay, names, is_last_reader=True, keys=keys)
         for adds in walk.one_by_one(self.commits):
             yield rows_of([adds], names)
-        self.replay.seal()
+        self.base_filter = replay.seal()
 
 
 def tail_of(snapshot: Snapshot) -> Tail:
@@ -103,8 +90,7 @@ _SHORTEST_ADD: Final = 50
 """No `add` has fewer bytes: path, size and time must be there."""
 
 
-def hidden_by(tail: Tail, rows: pa.RecordBatch) -> NDArray[np.bool_] | None:
+def hidden_by(tail: Tail, rows: pa.RecordBatch) -> Flags | None:
     """Which rows of a base the tail hides; None when none is. The tail's rows must have been read to the end."""
-    mask = tail.replay.mask
-    flags = None if not len(mask) else mask.hidden(rows.column("path"), rows.column("deletion_vector"), tail._maker)
-    return None if flags is None or not flags.any() else flags
+    assert tail.base_filter is not None
+    return tail.base_filter.hidden(rows)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.index.format.index_layout import Path
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 NUM_RECORDS: Final = "num_records"
 TIGHT_BOUNDS: Final = "tight_bounds"

@@ -10,13 +10,11 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import Flags
 from delta_sidecar.flow.read_ahead import Ahead
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.read.part_choice import PartChoice
@@ -24,8 +22,6 @@ from delta_sidecar.index.read.part_file import PartFile, fetch_core_cached, fetc
 from delta_sidecar.index.read.part_rows import are_known, bounds_only
 from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Store, is_local
-
-Flags: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from delta_sidecar.index.read.part_rows import PartRows, part_keys
 from delta_sidecar.index.read.row_chunks import RowChunk, RowSpan
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
-from delta_sidecar.log.replay import Replay, without
+from delta_sidecar.log.replay import RangeFilter, Replay, without
 from delta_sidecar.pruning.may_match import may_match
 from delta_sidecar.storage.store import Store
 
@@ -46,7 +46,7 @@ class PartScan:
         self._limits = request.settings.limits.parts
         self._choice = PartChoice(index, request)
         self._fetch = PartFetch(self._choice, store)
-        self._replay: Replay | None = None
+        self._filter: RangeFilter | None = None
         self._rows_out: list[RowSpan] = []
         self._few_are_kept = False
         """Whether the stats leave few rows of the part that is read."""
@@ -65,8 +65,7 @@ class PartScan:
 
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         """The live files that may match, a row group at a time."""
-        self._replay = replay
-        replay.put_in_order()
+        self._filter = replay.put_in_order()
         self.counts.parts_total = len(self._index.manifest.parts)
         self.counts.row_groups_total = self._choice.row_groups
         try:
@@ -160,7 +159,7 @@ class PartScan:
         given. What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
         rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats
         assert core is not None
-        assert self._replay is not None
+        assert self._filter is not None
         if keys is not None:
             core = core.append_column(KEY, keys)
         first = rows.span(chunk.span.group).start + chunk.span.start
@@ -171,7 +170,7 @@ class PartScan:
         by_stats = chunk.span.count - core.num_rows
         has_all_stats = self._request.source.all_stats and chunk.stats is not None
         within = None if has_all_stats else rows.path_range(chunk.span.group)
-        hidden = self._replay.hidden(*rows.keys(core), within)
+        hidden = self._filter.hidden(*rows.keys(core), within)
         if hidden is not None:
             core = without(core, hidden)
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import Flags
 from delta_sidecar.index.format.index_columns import (
     KINDS,
     NUM_RECORDS,
     STATS_JSON,
     TIGHT_BOUNDS,
-    Flags,
     child,
     column,
     descendant,

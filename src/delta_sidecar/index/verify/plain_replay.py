@@ -30,7 +30,8 @@ from delta_sidecar.values.comparison import valid
 from delta_sidecar.values.partition_values import partition_column
 
 Columns: TypeAlias = dict[str, pa.Array]
-Flags: TypeAlias = NDArray[np.uint8]
+FlagBits: TypeAlias = NDArray[np.uint8]
+"""`LOST`, `MORE` and `SILENT` of each row."""
 
 BATCH_ROWS: Final = 20_000
 LOST, MORE, SILENT = 1, 2, 4
@@ -73,7 +74,7 @@ class LogRows:
     """Typed stats of the checkpoint where they are known, else those of the text."""
     texts: Columns
     """The stats columns by the text alone."""
-    flags: Flags
+    flags: FlagBits
 
 
 class RowReader:
@@ -132,7 +133,7 @@ class Digested:
     core: Words
     stats: Words
     texts: Words
-    flags: Flags
+    flags: FlagBits
     said: Words
     """The digest of the stats by the text alone; in an index the same as `stats`."""
 
@@ -156,7 +157,7 @@ class DigestList:
         keys: list[bytes],
         columns: Columns,
         reader: RowReader,
-        flags: Flags | None = None,
+        flags: FlagBits | None = None,
         said: Columns | None = None,
     ) -> None:
         count = len(keys)
