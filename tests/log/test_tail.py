@@ -46,9 +46,8 @@ def test_keys_of_adds_and_removes_are_noted_hidden_ones_too(snapshot: Snapshot) 
 
 def test_the_last_reader_leaves_no_commit_held(snapshot: Snapshot) -> None:
     assert snapshot.commits.nbytes > 0, "opening has read them"
-    held: list[int] = []
-    for _ in walk(snapshot, True, None).one_by_one(snapshot.segment.commits):
-        held.append(snapshot.commits.nbytes)
+    adds = walk(snapshot, True, None).one_by_one(snapshot.segment.commits)
+    held = [snapshot.commits.nbytes for _ in adds]
     assert held == sorted(held, reverse=True)
     assert snapshot.commits.nbytes == 0
 

@@ -322,8 +322,13 @@ class _StateFinder:
 
 
 def _may_hold_state(block: bytes) -> bool:
-    """Whether lines may hold a protocol or metadata action: a line begins otherwise than those of files and the like."""
-    return not all(line.startswith(_OTHER_ACTIONS) for line in block.splitlines())
+    """Whether lines may hold a protocol or metadata action: one begins otherwise than those of files and the like."""
+    at = 0
+    while at < len(block):
+        if not block.startswith(_OTHER_ACTIONS, at):
+            return True
+        at = block.find(b"\n", at) + 1 or len(block)
+    return False
 
 
 _OTHER_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"commitInfo":{', b'{"txn":{', b'{"cdc":{', b'{"domainMetadata":{')

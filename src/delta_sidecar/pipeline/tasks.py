@@ -4,9 +4,9 @@ No Spark in here. Rows travel between tasks in *parcels*: a number, which says w
 Arrow bytes. Spark moves parcels and never looks inside, which is several times cheaper than moving rows. Everything a
 task needs travels with it; it opens its own store.
 
-Where the tail is too long for the driver, commits are no walk from the newest to the oldest (`log.tail`): each task reads
-some of them, in no order, and every action goes with its version to the lot of its key. A lot is put in order and
-replayed by another task.
+Where the tail is too long for the driver, there is no walk from the newest commit to the oldest (`log.tail`): each task
+reads some commits, in no order, and sends every action with its version to the lot of its key. Another task puts a lot
+in order and replays it.
 """
 
 from __future__ import annotations
