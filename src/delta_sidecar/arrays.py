@@ -6,7 +6,7 @@ a whole query may cost here. These do not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -57,13 +57,6 @@ def to_numpy_bool(array: pa.Array) -> Flags:
     data = array.buffers()[1]
     bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
     return bits[array.offset : array.offset + len(array)].astype(np.bool_)
-
-
-def either(left: Flags | None, right: Flags | None) -> Flags | None:
-    """The rows that one of two marks; None marks no row."""
-    if left is None or right is None:
-        return right if left is None else left
-    return left | right
 
 
 def primitives(values: Sequence[Any], data_type: pa.DataType, dtype: Any) -> pa.Array:
@@ -119,6 +112,43 @@ def _from_data(
     np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=offsets[1:])
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(data_type, len(values), buffers, null_count=nulls)
+
+
+def record_batch(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of Python values, column by column, with the types that `schema` has for their names."""
+    filled = [_array(values, schema.field(name).type) for name, values in columns.items()]
+    return pa.RecordBatch.from_arrays(filled, names=list(columns))
+
+
+def _array(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
+    if data_type == pa.string():
+        return strings(values)
+    if pa.types.is_map(data_type):
+        return _string_maps(values, data_type)
+    if pa.types.is_struct(data_type):
+        return _structs(values, data_type)
+    return primitives(values, data_type, data_type.to_pandas_dtype())
+
+
+def _string_maps(maps: Sequence[dict[str, str | None] | None], data_type: pa.MapType) -> pa.MapArray:
+    lengths = np.fromiter((0 if m is None else len(m) for m in maps), np.int32, len(maps))
+    keys = strings([k for m in maps if m for k in m])
+    items = strings([v for m in maps if m for v in m.values()])
+    entries = pa.StructArray.from_arrays([keys, items], fields=[data_type.key_field, data_type.item_field])
+    valid = np.fromiter((m is not None for m in maps), np.bool_, len(maps))
+    validity = None if valid.all() else bitmap(valid)
+    offsets = list_offsets(lengths).buffers()[1]
+    return pa.Array.from_buffers(data_type, len(maps), [validity, offsets], children=[entries])
+
+
+def _structs(objects: Sequence[Any], data_type: pa.StructType) -> pa.StructArray:
+    """Objects whose attributes have the names of the fields; None is null."""
+    if not any(objects):
+        return nulls(len(objects), data_type)
+    fields = list(data_type)
+    children = [_array([None if o is None else getattr(o, f.name) for o in objects], f.type) for f in fields]
+    absent = booleans(np.fromiter((o is None for o in objects), np.bool_, len(objects)))
+    return pa.StructArray.from_arrays(children, fields=fields, mask=absent)
 
 
 def nulls(count: int, data_type: pa.DataType) -> pa.Array:

@@ -329,8 +329,10 @@ class DeltaTable:
             return sum(batch.num_rows for batch in rows)
 
     def _bind(self, predicate: str | Filters | None) -> Expression | None:
-        partitions = self._snapshot.partition_columns
-        return bind_predicate(predicate, self.schema(), partitions, self._settings.partition_timezone)
+        if predicate is None:
+            return None
+        schema, partitions = self._snapshot.schema, self._snapshot.partition_columns
+        return bind_predicate(predicate, schema, partitions, self._settings.partition_timezone)
 
     def _scan(
         self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None, strategy: str | None

@@ -22,7 +22,6 @@ from delta_sidecar.log.segment import CheckpointFiles, CommitRange
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.tail import AddsOfCommit, TailWalk
 from delta_sidecar.settings import Settings
-from delta_sidecar.storage.store import is_local
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +84,7 @@ class LiveFiles:
     def __iter__(self) -> Iterator[LiveRows]:
         base = self._base
         try:
-            if base is not None and self._request.limit is None and not is_local(self._snapshot.store):
+            if base is not None and self._request.limit is None:
                 base.begin()
             yield from self._commits(self._snapshot.segment.commits)
             while base is not None:
@@ -146,7 +145,9 @@ class _Tail:
 
     def _pruned(self, held: list[AddsOfCommit]) -> LiveRows:
         """Adds of some commits that may match, as rows."""
-        adds = [add for _, some in held for add in some]
-        keep = iter(self._request.add_pruner.passing(adds).tolist())
-        kept: list[tuple[str, Any]] = [(path, list(compress(some, keep))) for path, some in held]
-        return LiveRows(rows_of(kept, self._request.settled_source.names), len(adds))
+        count = sum(len(adds) for _, adds in held)
+        if self._request.pruning is None:
+            return LiveRows(rows_of(held, self._request.source.names), count)
+        keep = iter(self._request.add_pruner.passing([add for _, adds in held for add in adds]).tolist())
+        kept: list[tuple[str, Any]] = [(path, list(compress(adds, keep))) for path, adds in held]
+        return LiveRows(rows_of(kept, self._request.settled_source.names), count)

@@ -15,10 +15,9 @@ from operator import attrgetter, itemgetter
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.flow.pool import side_by_side
 from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
@@ -287,5 +286,5 @@ def _actions(batch: pa.RecordBatch, action: str, marker: str) -> Iterator[dict[s
     if batch.schema.get_field_index(action) < 0:
         return
     column = batch.column(action)
-    filled = np.flatnonzero(arrays.to_numpy_bool(column.field(marker).is_valid()))
-    yield from (row for i in filled.tolist() if (row := column[i].as_py()) is not None)
+    filled = pc.indices_nonzero(column.field(marker).is_valid())
+    yield from (row for i in filled.to_pylist() if (row := column[i].as_py()) is not None)

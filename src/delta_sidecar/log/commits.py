@@ -13,15 +13,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.limits import CommitLimits
-from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, DeletionVector, FileLine
+from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, FileLine
 from delta_sidecar.log.file_keys import KeyMaker
-from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, DELETION_VECTOR, STRING_MAP
+from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.log.lines import decode_lines, whole_lines
 from delta_sidecar.log.mask import MaskBuilder
 from delta_sidecar.storage.requests import begin
@@ -240,44 +239,19 @@ def is_reconciled(blocks: Iterable[bytes], path: str, maker: KeyMaker) -> bool:
 
 def add_rows(adds: Sequence[Add | BareAdd], columns: Sequence[str]) -> pa.RecordBatch:
     """Rows of `FILE_SCHEMA` for adds that are Python objects."""
-    filled = [_BUILDERS[name](adds) for name in columns]
-    return pa.RecordBatch.from_arrays(filled, names=list(columns))
+    values = {name: _VALUES[name](adds) for name in columns}
+    return arrays.record_batch(values, FILE_SCHEMA)
 
 
-def _string_maps(maps: list[dict[str, str | None] | None]) -> pa.MapArray:
-    lengths = np.fromiter((0 if m is None else len(m) for m in maps), np.int32, len(maps))
-    keys = arrays.strings([k for m in maps if m for k in m])
-    items = arrays.strings([v for m in maps if m for v in m.values()])
-    entries = pa.StructArray.from_arrays([keys, items], fields=[STRING_MAP.key_field, STRING_MAP.item_field])
-    valid = np.fromiter((m is not None for m in maps), np.bool_, len(maps))
-    validity = None if valid.all() else arrays.bitmap(valid)
-    offsets = arrays.list_offsets(lengths).buffers()[1]
-    return pa.Array.from_buffers(STRING_MAP, len(maps), [validity, offsets], children=[entries])
-
-
-def _deletion_vectors(vectors: list[DeletionVector | None]) -> pa.StructArray:
-    if not any(vectors):
-        return arrays.nulls(len(vectors), DELETION_VECTOR)
-    children = [
-        arrays.strings([None if v is None else v.storageType for v in vectors]),
-        arrays.strings([None if v is None else v.pathOrInlineDv for v in vectors]),
-        arrays.int32s([None if v is None else v.offset for v in vectors]),
-        arrays.int32s([None if v is None else v.sizeInBytes for v in vectors]),
-        arrays.int64s([None if v is None else v.cardinality for v in vectors]),
-    ]
-    absent = arrays.booleans(np.fromiter((v is None for v in vectors), np.bool_, len(vectors)))
-    return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR), mask=absent)
-
-
-_BUILDERS: dict[str, Callable[[Sequence[Any]], pa.Array]] = {
-    "path": lambda adds: arrays.strings([a.path for a in adds]),
-    "size": lambda adds: arrays.int64s([a.size for a in adds]),
-    "modification_time": lambda adds: arrays.int64s([a.modificationTime for a in adds]),
-    "partition_values": lambda adds: _string_maps([a.partitionValues or {} for a in adds]),
-    "deletion_vector": lambda adds: _deletion_vectors([a.deletionVector for a in adds]),
-    "stats": lambda adds: arrays.strings([a.stats for a in adds]),
-    "tags": lambda adds: _string_maps([a.tags for a in adds]),
-    "base_row_id": lambda adds: arrays.int64s([a.baseRowId for a in adds]),
-    "default_row_commit_version": lambda adds: arrays.int64s([a.defaultRowCommitVersion for a in adds]),
-    "clustering_provider": lambda adds: arrays.strings([a.clusteringProvider for a in adds]),
+_VALUES: dict[str, Callable[[Sequence[Any]], list[Any]]] = {
+    "path": lambda adds: [a.path for a in adds],
+    "size": lambda adds: [a.size for a in adds],
+    "modification_time": lambda adds: [a.modificationTime for a in adds],
+    "partition_values": lambda adds: [a.partitionValues or {} for a in adds],
+    "deletion_vector": lambda adds: [a.deletionVector for a in adds],
+    "stats": lambda adds: [a.stats for a in adds],
+    "tags": lambda adds: [a.tags for a in adds],
+    "base_row_id": lambda adds: [a.baseRowId for a in adds],
+    "default_row_commit_version": lambda adds: [a.defaultRowCommitVersion for a in adds],
+    "clustering_provider": lambda adds: [a.clusteringProvider for a in adds],
 }

@@ -21,7 +21,7 @@ from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import Listing, OtherBase
-from delta_sidecar.storage.requests import begin, get_small
+from delta_sidecar.storage.requests import begin_small_gets
 from delta_sidecar.storage.store import LIST_PAGE, Buffer, ObjectMeta, Store
 
 _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
@@ -122,8 +122,9 @@ class LogSearch:
     def _fetch_ahead(self, first: int, count: int, most: int) -> dict[int, Future[Buffer | None]]:
         """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
         last = first + count - 1 if self._version is None else min(self._version, first + count - 1)
-        paths = {v: f"{DELTA.directory}/{commit_name(v)}" for v in range(first, last + 1)}
-        return {v: begin(self._store, get_small, self._store, path, most) for v, path in paths.items()}
+        versions = range(first, last + 1)
+        paths = [f"{DELTA.directory}/{commit_name(version)}" for version in versions]
+        return dict(zip(versions, begin_small_gets(self._store, paths, most), strict=True))
 
     def discovery(self, other: OtherBase | None = None, passed_over: Sequence[str] = ()) -> Discovery:
         """What was found; commits that came on a guess are held, if the listing has them."""
@@ -164,11 +165,11 @@ def _next_names(store: Store, prefix: str, last: str) -> list[str]:
     return [meta.path for page in islice(store.list_after(prefix, after), 1) for meta in page]
 
 
-def _log_objects(store: Store, start: int) -> Iterator[ObjectMeta]:
+def _log_objects(store: Store, start: int) -> list[ObjectMeta]:
     """Objects directly in the log directory; subdirectories, which sort behind every version, are not looked into."""
     prefix = f"{DELTA.directory}/"
-    for page in store.list_after(prefix, prefix + version_prefix(start), prefix + ":"):
-        yield from (meta for meta in page if "/" not in meta.path[len(prefix) :])
+    pages = list(store.list_after(prefix, prefix + version_prefix(start), prefix + ":"))
+    return [meta for page in pages for meta in page if "/" not in meta.path[len(prefix) :]]
 
 
 def read_hint(store: Store) -> tuple[int | None, tuple[str, ...]]:

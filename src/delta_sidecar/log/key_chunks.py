@@ -65,7 +65,7 @@ class KeyChunk:
     def _whole(self, stems: pa.BinaryArray) -> pa.BinaryArray:
         if not self.prefix and not self.suffix:
             return stems
-        prefix, suffix, between = arrays.binaries([self.prefix, self.suffix, b""])
+        prefix, suffix, between = (pa.scalar(each, pa.binary()) for each in (self.prefix, self.suffix, b""))
         return pc.binary_join_element_wise(prefix, stems, suffix, between, memory_pool=arrays.streaming_pool())
 
     def ascending(self) -> KeyChunk:

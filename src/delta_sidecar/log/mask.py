@@ -84,9 +84,9 @@ class MaskBuilder:
             flags = np.fromiter((key in recent for key in keys), np.bool_, len(keys))
         if self._runs or near:
             array = arrays.binaries(keys)
-            flags = arrays.either(flags, _among(array, near) if near else None)
+            flags = either(flags, _among(array, near) if near else None)
             for run in self._runs:
-                flags = arrays.either(flags, run.seen(array))
+                flags = either(flags, run.seen(array))
         return flags
 
     def hashed_mask(self) -> HashedMask:
@@ -358,3 +358,10 @@ def _same(left: pa.BinaryArray, right: pa.BinaryArray) -> Flags:
 
 def _concatenated(keys: list[pa.BinaryArray]) -> pa.BinaryArray:
     return pa.concat_arrays(keys, memory_pool=arrays.streaming_pool())
+
+
+def either(left: Flags | None, right: Flags | None) -> Flags | None:
+    """The rows that one of two marks; None marks no row."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left | right

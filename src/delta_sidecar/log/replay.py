@@ -22,7 +22,7 @@ from delta_sidecar.arrays import Flags
 from delta_sidecar.limits import MaskLimits
 from delta_sidecar.log.commits import CommitBatch
 from delta_sidecar.log.file_keys import KeyMaker
-from delta_sidecar.log.mask import HashedMask, MaskBuilder, OrderedMask
+from delta_sidecar.log.mask import HashedMask, MaskBuilder, OrderedMask, either
 
 _log = logging.getLogger(__name__)
 
@@ -68,13 +68,13 @@ class Replay:
         keys = batch.add_keys
         if not keys:
             return None
-        dropped = arrays.either(self._seen.seen_list(keys), added.seen_list(keys))
+        dropped = either(self._seen.seen_list(keys), added.seen_list(keys))
         if not set(keys).isdisjoint(batch.remove_keys.to_pylist()):
             _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
         repeated = _repeated(keys)
         if repeated is not None:
             _log.warning("a commit adds the same file more than once; its last add counts")
-            dropped = arrays.either(dropped, repeated)
+            dropped = either(dropped, repeated)
         return dropped
 
     def hide(self, rows: Iterable[pa.RecordBatch]) -> None:

@@ -49,6 +49,7 @@ class FileScan:
     ) -> None:
         request = FileRequest.of(snapshot, settings, predicate, columns, checked_limit(limit))
         self._request = request
+        self._schema = output_schema(request.output)
         self._plan = make_plan(snapshot, request, predicate, strategy)
         self._live = self._plan.run()
         self._metrics = ScanMetrics(strategy=self._plan.strategy)
@@ -66,7 +67,7 @@ class FileScan:
     @property
     def schema(self) -> pa.Schema:
         """The columns of the listing."""
-        return output_schema(self._request.output)
+        return self._schema
 
     @property
     def metrics(self) -> ScanMetrics:
@@ -157,7 +158,8 @@ class FileScan:
         self._metrics.files_pruned += live.considered - kept.num_rows
         if self._request.limit is not None:
             kept = kept.slice(0, self._request.limit - emitted)
-        return kept if live.is_projected else project(kept, self._request.output)
+        is_projected = live.is_projected or kept.schema.equals(self._schema)
+        return kept if is_projected else project(kept, self._request.output)
 
     def _note_emission(self, emitted: int) -> None:
         self._metrics.files_emitted = emitted

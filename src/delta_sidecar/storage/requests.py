@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import ParamSpec, TypeVar
@@ -27,6 +27,16 @@ def begin(store: Store, function: Callable[P, R], /, *args: P.args, **kwargs: P.
     except Exception as error:
         done.set_exception(error)
     return done
+
+
+def begin_gets(store: Store, paths: Iterable[str]) -> list[Future[Buffer]]:
+    """Begin to fetch whole objects."""
+    return [begin(store, store.get, path) for path in paths]
+
+
+def begin_small_gets(store: Store, paths: Iterable[str], most: int) -> list[Future[Buffer | None]]:
+    """Begin to fetch objects that may not be there, each if it has at most so many bytes."""
+    return [begin(store, get_small, store, path, most) for path in paths]
 
 
 def get_small(store: Store, path: str, most: int) -> Buffer | None:

@@ -28,7 +28,7 @@ from delta_sidecar.index.read.manifests import check_table, hinted_version, mani
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import Discovery, LogSearch
 from delta_sidecar.log.segment import Listing
-from delta_sidecar.storage.requests import begin
+from delta_sidecar.storage.requests import begin_gets
 from delta_sidecar.storage.store import Buffer, Store
 
 _log = logging.getLogger(__name__)
@@ -55,9 +55,9 @@ def discover_with_index(store: Store, version: int | None, commits: CommitBytes)
     finder, search = IndexFinder(store, version), LogSearch(store, version, commits, with_names=True)
     finder.ask_for_hints()
     search.list_from_hint(finder.ask_for_manifests(search.read_hint()))
-    base = finder.base(search)
+    base = finder.base(search.wanted, search)
     if base is None and not search.has_checkpoint and search.list_all():
-        base = finder.base(search)
+        base = finder.base(search.wanted, search)
     return search.discovery(base, finder.passed_over)
 
 
@@ -77,14 +77,14 @@ class IndexFinder:
 
     def ask_for_hints(self) -> None:
         """Begin what needs nothing but the table's place."""
-        self._hints = {
-            directory: begin(self._store, self._store.get, f"{directory}/{HINT}") for directory in DIRECTORIES
-        }
+        answers = begin_gets(self._store, [f"{directory}/{HINT}" for directory in DIRECTORIES])
+        self._hints = dict(zip(DIRECTORIES, answers, strict=True))
 
     def ask_for_manifests(self, checkpoint: int | None) -> int | None:
         """Begin what needs the hints: the index's own, and that of the checkpoint. The newest version at which an index
         may be; None if no hint names one."""
         hinted: list[int] = []
+        asked: list[tuple[str, int, bool]] = []
         for directory, answer in self._hints.items():
             hint = self._hint(directory, answer)
             if hint is not None and self._version is not None and hint > self._version:
@@ -93,15 +93,16 @@ class IndexFinder:
             if hint in wanted and checkpoint is not None and checkpoint - hint > FARTHEST_BEHIND:
                 self._pass_over(f"the index of version {hint} is too far behind the checkpoint {checkpoint}")
                 wanted.discard(hint)
-            self._ask(directory, wanted, hint)
+            asked += [(directory, version, version == hint) for version in sorted(wanted, reverse=True)]
             hinted += [v for v in wanted if v == hint]
+        self._ask(asked)
         return max(hinted, default=None)
 
-    def base(self, search: LogSearch) -> IndexBase | None:
-        """The best index at or below the version, now that the log is listed; None if there is none."""
-        version, listing = search.wanted, search.listing
+    def base(self, version: int | None, search: LogSearch) -> IndexBase | None:
+        """The best index at or below the version that the listed log has; None if there is none."""
         if version is None:
             return None
+        listing = search.listing
         for candidate in sorted(self._candidates, key=lambda c: c.version, reverse=True):
             found = self._tried(candidate, listing, version)
             if found is not None:
@@ -120,7 +121,7 @@ class IndexFinder:
         wanted = sorted((n for n in known - tried if n[0] <= version), reverse=True)
         self._newer |= {named for named, _ in known if named > version}
         for named, directory in wanted[:_TRIES]:
-            self._ask(directory, {named}, None)
+            self._ask([(directory, named, False)])
             found = self._tried(self._candidates[-1], listing, version)
             if found is not None:
                 _log.info("the index of version %d was found by its name; no hint names it", named)
@@ -141,8 +142,7 @@ class IndexFinder:
         if newest is None or any(c.version == newest.version for c in self._candidates):
             return None
         asked = len(self._candidates)
-        for directory in DIRECTORIES:
-            self._ask(directory, {newest.version}, None)
+        self._ask([(directory, newest.version, False) for directory in DIRECTORIES])
         found = (self._tried(candidate, listing, version) for candidate in self._candidates[asked:])
         return next((base for base in found if base is not None), None)
 
@@ -159,10 +159,11 @@ class IndexFinder:
             self._pass_over(f"{directory}/{HINT} cannot be parsed and was not used; build the index again")
         return hint
 
-    def _ask(self, directory: str, versions: set[int], hint: int | None) -> None:
-        for version in sorted(versions, reverse=True):
-            answer = begin(self._store, self._store.get, f"{directory}/{manifest_name(version)}")
-            self._candidates.append(_Candidate(version, directory, version == hint, answer))
+    def _ask(self, wanted: Sequence[tuple[str, int, bool]]) -> None:
+        """Begin to fetch manifests: where each is, of which version, and whether a hint names it."""
+        answers = begin_gets(self._store, [f"{directory}/{manifest_name(version)}" for directory, version, _ in wanted])
+        for (directory, version, is_hinted), answer in zip(wanted, answers, strict=True):
+            self._candidates.append(_Candidate(version, directory, is_hinted, answer))
 
     def _tried(self, candidate: _Candidate, listing: Listing, version: int) -> IndexBase | None:
         if candidate.version > version:

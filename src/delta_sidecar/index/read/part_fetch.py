@@ -46,6 +46,7 @@ class PartFetch:
         self._request = choice.request
         self._limits = choice.request.settings.limits.parts
         self._store = store
+        self._is_local = is_local(store)
         self._stats: Ahead[PartEntry, PartFile] | None = None
         self._cores: Ahead[MatchingPart, PartFile] | None = None
         self._stopped = False
@@ -53,13 +54,14 @@ class PartFetch:
         """Cores that came by ranges, the last few: what was read of them is here."""
 
     def begin(self) -> None:
-        """Send for the first files, without waiting for an answer."""
-        self._begun()
+        """Send for the first files, without waiting for an answer. Local ones are read when it is their turn."""
+        if not self._is_local:
+            self._begun()
 
     def _begun(self) -> Ahead[MatchingPart, PartFile]:
         if self._cores is not None:
             return self._cores
-        ahead = 0 if is_local(self._store) else 1 if self._request.limit is not None else self._limits.ahead
+        ahead = 0 if self._is_local else 1 if self._request.limit is not None else self._limits.ahead
         matching: Iterator[MatchingPart]
         if self._choice.tries_stats:
             self._stats = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
@@ -111,7 +113,7 @@ class PartFetch:
     def _by_ranges(self) -> bool:
         """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
         is_narrow = self._request.pruning is not None and len(self._choice.positions) <= self._limits.few_parts
-        return is_local(self._store) and (is_narrow or self._request.limit is not None)
+        return self._is_local and (is_narrow or self._request.limit is not None)
 
     def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:
         """Parts in which some row may match by its stats."""

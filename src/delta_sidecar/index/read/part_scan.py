@@ -79,15 +79,20 @@ class PartScan:
     def _in_turn(self) -> Iterator[LiveRows]:
         """One part after the other: where their keys do not overlap, or no order is asked for."""
         self._fetch.begin()
-        many = self._choice.rows > self._limits.few_rows
-        alone = not many or self._request.limit is not None or self._request.source.all_stats
-        ordered = Ordered(self._tasks(), 0 if alone else self._limits.helpers, self._tasks_ahead)
+        is_alone = self._request.limit is not None or self._request.source.all_stats
+        if is_alone or self._choice.rows <= self._limits.few_rows:
+            for task in self._tasks():
+                yield self._noted(*task())
+            return
+        ordered = Ordered(self._tasks(), self._limits.helpers, self._tasks_ahead)
         try:
-            for span, rows in ordered:
-                self._rows_out.append(span)
-                yield rows
+            yield from (self._noted(*result) for result in ordered)
         finally:
             ordered.close()
+
+    def _noted(self, span: RowSpan, rows: LiveRows) -> LiveRows:
+        self._rows_out.append(span)
+        return rows
 
     def _merged(self) -> Iterator[LiveRows]:
         """Rows of parts whose keys overlap, in the order of their keys."""
