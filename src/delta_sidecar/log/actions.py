@@ -40,7 +40,7 @@ class Add(msgspec.Struct, gc=False):
 
 
 class BareAdd(msgspec.Struct, gc=False):
-    """An add without its stats and tags: their text is most of a commit, and costs most of its parsing."""
+    """An add without its stats and tags, for columns that need neither: their text is most of a commit."""
 
     path: str
     size: int | None = None
