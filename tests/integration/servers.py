@@ -32,6 +32,9 @@ JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", "-XX:TieredStopAtLevel=1 -XX:+Use
 """A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
 does: see `make ingest-cases`."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Compiling code for tables of ten rows takes a quarter of the time."""
+
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The emulator's published account and key: no secret."""
@@ -221,12 +224,15 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
         "spark.databricks.delta.snapshotPartitions": "2",
-        # Compiling code for tables of ten rows takes a quarter of the time.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-    }
+    } | INTERPRETED
+
+
+def quick_arguments() -> list[str]:
+    """Arguments of the command for a Spark of its own that is quick to start and with tables of ten rows."""
+    settings = {"spark.driver.extraJavaOptions": JVM} | INTERPRETED
+    return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
 
 
 def _stop(session: SparkSession) -> None:
@@ -275,7 +281,8 @@ def spark_cluster(workdir: Path, workers: int = 2) -> Iterator[SparkCluster]:
             start(f"worker-{n}", "worker.Worker", free_port(), n, *size, "--work-dir", f"{workdir}/work-{n}", master)
             for n in range(1, workers + 1)
         ]
-        settings = spark_settings(workdir, "700m") | {"spark.executor.memory": "512m"}
+        settings = spark_settings(workdir, "700m")
+        settings |= {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": JVM}
         yield SparkCluster(master, tuple(pids), settings)
 
 

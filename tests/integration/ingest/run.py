@@ -7,7 +7,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,12 +50,27 @@ from tests.integration.ingest.types import (
     to_arrow,
     to_spark,
 )  # fmt: skip
+from tests.integration.spark.oracle import with_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ZONES = ["UTC", "America/Los_Angeles", "Asia/Kolkata"]
 """Zones of the session, which must not matter."""
+FRUGAL = {
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""What makes jobs of ten rows cheap, and is no part of what a batch means."""
+USUAL = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.codegen.wholeStage": "true",
+}
+"""As Spark has it by itself: every tenth case, for code that is generated may differ from code that is interpreted."""
 
 
 class CaseError(AssertionError):
@@ -84,10 +99,15 @@ class Run:
 
 def check_case(spark: SparkSession, case: Case, root: Path, tally: Counter[str]) -> None:
     """Run the case; raise with all differences, its number and what it is made of."""
-    spark.conf.set("spark.sql.session.timeZone", ZONES[case.number % len(ZONES)])
+    settings = {"spark.sql.session.timeZone": ZONES[case.number % len(ZONES)]}
+    settings["spark.sql.shuffle.partitions"] = str(1 + case.number % 2)
+    settings |= USUAL if case.number % 10 == 5 else FRUGAL
     run = Run(spark, case, root, tally)
     try:
-        _check_batches(run)
+        with ExitStack() as stack:
+            for name, value in settings.items():
+                stack.enter_context(with_setting(spark, name, value))
+            _check_batches(run)
     except UnclearError:
         tally["cases that ended where the guide is silent"] += 1
     except Exception as error:
@@ -95,7 +115,6 @@ def check_case(spark: SparkSession, case: Case, root: Path, tally: Counter[str])
         told = "\n".join([f"case {case.number}: {type(error).__name__}", *lines[:20], str(case)])
         raise CaseError(told) from (None if isinstance(error, CaseError) else error)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
         shutil.rmtree(root, ignore_errors=True)
 
 

@@ -1,6 +1,6 @@
 """A Spark driver in a process of its own, because a process has one Spark: a task in JSON, an answer in JSON.
 
-    python driver.py '{"master": "spark://…", "conf": {}, "table": "…", "steps": ["build"], "pause": null}'
+    python driver.py '{"master": "spark://…", "conf": {}, "tables": {"build": "…"}, "pause": null}'
 
 With `pause` the first task that is about to write a part writes its process id to that file and waits to be killed.
 """
@@ -84,7 +84,10 @@ STEPS = {"build": build_index, "ingest": ingest_events, "maintain": maintain_tab
 
 def main(order: dict[str, Any]) -> None:
     with spark_session(order["master"], order.get("conf")) as spark:
-        answers = {step: msgspec.to_builtins(STEPS[step](spark, order)) for step in order["steps"]}
+        answers = {
+            step: msgspec.to_builtins(STEPS[step](spark, order | {"table": table}))
+            for step, table in order["tables"].items()
+        }
     print(json.dumps(answers))
 
 

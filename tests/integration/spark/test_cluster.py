@@ -6,12 +6,15 @@ import subprocess
 import sys
 import sysconfig
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import build_index
@@ -48,13 +51,54 @@ def without_package(folder: Path) -> Path:
     return script
 
 
-def test_an_index_is_built_on_workers_that_lack_the_package(cluster: SparkCluster, tmp_path: Path) -> None:
-    table = written(tmp_path / "table")
-    settings = cluster.settings | {"spark.pyspark.python": str(without_package(tmp_path))}
-    report = answered(started(cluster.master, table, ["build"], settings))["build"]
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """What one driver was given, and what it answered."""
+
+    table: Path
+    """Built as `table`, which is a relative path, by workers that lack the package."""
+    refused: Path
+    """Given as `/proc/self/cwd/refused`: the working directory of whoever opens it."""
+    before: list[Path]
+    """The files of the refused table before."""
+    answers: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def driven(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Driven:
+    """One driver for the tests that need no other: it takes longer to start than to work."""
+    place = tmp_path_factory.mktemp("driven")
+    table, refused = written(place / "table"), written(place / "refused")
+    before = files_below(refused)
+    settings = cluster.settings | {"spark.pyspark.python": str(without_package(place))}
+    typed = {"build": "table", "refusals": "/proc/self/cwd/refused"}
+    driver = started(cluster.master, table, ["build", "refusals"], settings, typed=typed)
+    return Driven(table, refused, before, answered(driver))
+
+
+def test_an_index_is_built_on_workers_that_lack_the_package(driven: Driven) -> None:
+    report = driven.answers["build"]
     assert (report["engine"], report["files"]) == ("spark", 40)
     assert report["parts"] > 5
-    assert sorted(verified(open_store(table))[0]) == live(table)
+    assert sorted(verified(open_store(driven.table))[0]) == live(driven.table)
+
+
+def test_a_relative_path_is_that_of_the_driver(driven: Driven) -> None:
+    assert (driven.table / driven.answers["build"]["manifest"]).is_file()
+    assert [path.name for path in driven.table.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_path_that_workers_do_not_share_is_refused(driven: Driven) -> None:
+    said = driven.answers["refusals"]
+    assert set(said) == {"build_index", "ingest_events", "maintain_table"}
+    for line in said.values():
+        assert "/proc/self/cwd/refused is not the same directory on this machine and on Spark's workers" in line
+    # The index of a small table needs no worker: maintain goes on with it after the step that was refused.
+    assert [path for path in files_below(driven.refused) if "_sidecars" not in path.parts] == driven.before
+
+
+def files_below(root: Path) -> list[Path]:
+    return sorted(path for path in root.rglob("*") if path.is_file())
 
 
 def test_a_batch_is_ingested_by_the_command_on_the_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
@@ -82,31 +126,6 @@ def test_an_executor_killed_in_the_middle_of_a_task_is_made_up_for(cluster: Spar
         driver.kill()
     assert (report["engine"], report["files"]) == ("spark", 40)
     assert sorted(verified(open_store(table))[0]) == live(table)
-
-
-def test_a_relative_path_is_that_of_the_driver(cluster: SparkCluster, tmp_path: Path) -> None:
-    table = written(tmp_path / "table")
-    report = answered(started(cluster.master, table, ["build"], cluster.settings, typed="table"))["build"]
-    assert (report["engine"], report["files"]) == ("spark", 40)
-    assert sorted(verified(open_store(table))[0]) == live(table)
-    assert [path.name for path in table.iterdir() if path.name.startswith(".")] == []
-
-
-def test_a_path_that_workers_do_not_share_is_refused(cluster: SparkCluster, tmp_path: Path) -> None:
-    """`/proc/self/cwd` is the working directory of whoever opens it."""
-    table = written(tmp_path / "table")
-    before = files_below(table)
-    driver = started(cluster.master, table, ["refusals"], cluster.settings, typed="/proc/self/cwd/table")
-    said = answered(driver)["refusals"]
-    assert set(said) == {"build_index", "ingest_events", "maintain_table"}
-    for line in said.values():
-        assert "/proc/self/cwd/table is not the same directory on this machine and on Spark's workers" in line
-    # The index of a small table needs no worker: maintain goes on with it after the step that was refused.
-    assert [path for path in files_below(table) if "_sidecars" not in path.parts] == before
-
-
-def files_below(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.is_file())
 
 
 def test_a_build_killed_in_the_middle_leaves_the_old_index_and_the_next_one_completes(

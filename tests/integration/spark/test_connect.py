@@ -40,14 +40,14 @@ def test_an_index_is_built(done: tuple[Path, dict[str, dict[str, object]]]) -> N
 
 def test_a_relative_path_is_that_of_the_client(connect: str, tmp_path: Path) -> None:
     table = written(tmp_path / "table")
-    report = answered(started(connect, table, ["build"], typed="table"))["build"]
+    report = answered(started(connect, table, ["build"], typed={"build": "table"}))["build"]
     assert (report["engine"], report["files"]) == ("spark", 40)
     assert sorted(verified(open_store(table))[0]) == live(table)
 
 
 def test_a_path_that_the_server_does_not_share_is_refused(connect: str, tmp_path: Path) -> None:
     table = written(tmp_path / "table")
-    said = answered(started(connect, table, ["refusals"], typed="/proc/self/cwd/table"))["refusals"]
+    said = answered(started(connect, table, ["refusals"], typed={"refusals": "/proc/self/cwd/table"}))["refusals"]
     assert set(said) == {"build_index", "ingest_events", "maintain_table"}
     for line in said.values():
         assert "is not the same directory on this machine and on Spark's workers" in line

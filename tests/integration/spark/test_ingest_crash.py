@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from delta_sidecar import DeltaTable
-from tests.cli.running import COMMAND, sidecar
+from tests.cli.running import COMMAND, invoke, sidecar
+from tests.integration.servers import quick_arguments
+from tests.integration.spark.driving import killed_while_writing
 
-MINUTES = 400
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MINUTES = 150
 
 
 def write_minutes(path: Path) -> None:
@@ -22,26 +24,13 @@ def write_minutes(path: Path) -> None:
     path.write_text("ts,id\n" + "\n".join(lines) + "\n")
 
 
-def killed_while_writing(command: list[str], table: Path, log: Path) -> None:
-    """Kill the command and Spark with it as soon as the batch has written files but not its commit."""
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
-    deadline = time.monotonic() + 240
-    while not any(table.glob("_event_minute=*/*.parquet")):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-
-
 @pytest.mark.slow
-def test_killed_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+def test_killed_in_the_middle_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     write_minutes(tmp_path / "events.csv")
     table = tmp_path / "table"
     arguments = [
         "ingest", str(tmp_path / "events.csv"), str(table), "--time-column", "ts", "--bucket", "minute",
-        "--app-id", "loader", "--batch-id", "1", "--master", "local[1]", "--json",
+        "--app-id", "loader", "--batch-id", "1", "--master", "local[1]", "--json", *quick_arguments(),
     ]  # fmt: skip
     killed_while_writing([*COMMAND, *arguments], table, tmp_path / "log")
     assert not (table / "_delta_log" / f"{1:020}.json").exists(), "killed too late to tell anything"
@@ -49,7 +38,7 @@ def test_killed_in_the_middle_of_a_batch(tmp_path: Path) -> None:
 
     (done,) = sidecar(*arguments).objects
     assert (done["rows"], done["files"], done["skipped_as_replayed"]) == (MINUTES, MINUTES, False)
-    (again,) = sidecar(*arguments).objects
+    (again,) = invoke(*arguments).objects
     assert (again["rows"], again["skipped_as_replayed"]) == (0, True)
     rows = DeltaTable(str(table)).to_pyarrow_table(columns=["id"])
     assert sorted(rows["id"].to_pylist()) == list(range(MINUTES))

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +17,8 @@ from delta_sidecar.pipeline.ingest import IngestSummary, ingest
 from delta_sidecar.pipeline.kafka import kafka_source
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from tests.cli.running import COMMAND, assert_refused, invoke
-from tests.integration.servers import KafkaBroker
+from tests.integration.servers import KafkaBroker, quick_arguments
+from tests.integration.spark.driving import killed_while_writing
 from tests.integration.spark.messages import Message, fresh_topic, produce
 
 if TYPE_CHECKING:
@@ -234,19 +231,6 @@ def test_a_login_by_the_environment(
     assert not any(kafka.password in file.read_text() for file in table.glob("_delta_log/*.json"))
 
 
-def killed_while_writing(command: Sequence[str], table: Path, log: Path) -> None:
-    """Kill the command and Spark with it as soon as a batch has written files but not its commit."""
-    with log.open("wb") as said:
-        process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
-    deadline = time.monotonic() + 240
-    while not any(table.glob("_event_minute=*/*.parquet")):
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-
-
 @pytest.mark.slow
 def test_a_stream_that_is_killed_takes_each_message_once(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
@@ -259,6 +243,7 @@ def test_a_stream_that_is_killed_takes_each_message_once(
     arguments = [
         "ingest", f"kafka://{kafka.address}/{topic}", table, "--time-column", "ts", "--bucket", "minute", "--stream",
         "--checkpoint-location", tmp_path / "progress", "--bad-rows", bad, "--master", "local[1]", "--json",
+        *quick_arguments(),
     ]  # fmt: skip
     killed_while_writing([*COMMAND, *map(str, arguments)], table, tmp_path / "log")
     produce(spark, kafka, topic, [Message(json.dumps({"id": minutes, "ts": "2026-02-11T00:00:00Z"}).encode())])

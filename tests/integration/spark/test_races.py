@@ -1,7 +1,8 @@
 """Many writers on one table at once, killed at random: every row of every source is in it exactly once.
 
 Three ingests, a stream, `maintain` in a loop, and a Spark driver that appends by itself: each a process of its own.
-Some are killed at a random moment and started again, as a scheduler would. `make races ROUNDS=20` runs more rounds.
+Some are killed at a random moment and started again, as a scheduler would. `make races ROUNDS=20` runs such rounds,
+`make test` one with an ingest and a source less.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from tests.integration.servers import ROOT
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROUNDS = int(os.environ.get("DELTA_SIDECAR_ROUNDS", "1"))
+VARIABLE = "DELTA_SIDECAR_ROUNDS"
+ROUNDS = int(os.environ.get(VARIABLE, "1"))
 ROWS = 20
 """Of each source."""
-SOURCES = 3
+INGESTS = "abc" if VARIABLE in os.environ else "ab"
+SOURCES = len(INGESTS)
 """Of each writer."""
 KILLED = 2
 """Writers that are killed in a round, each once, or now and then once more."""
@@ -103,7 +106,7 @@ def write_source(path: Path, first: int) -> str:
 
 def writers(table: Path, place: Path, rng: random.Random) -> tuple[list[Writer], int]:
     """All writers with their sources, and how many rows these have."""
-    roles = {"a": "ingest", "b": "ingest", "c": "ingest", "s": "stream", "f": "append", "m": "maintain"}
+    roles = dict.fromkeys(INGESTS, "ingest") | {"s": "stream", "f": "append", "m": "maintain"}
     doomed = set(rng.sample(sorted(roles), KILLED))
     found, first = [], 0
     for name, role in roles.items():
