@@ -40,6 +40,10 @@ demo: setup ## Ingest telemetry on local Spark, index it, query it, show what ha
 test: setup lint ## Lint, types, import rules, and all tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
+.PHONY: check
+check: lint ## Lint, and the tests that need no server, with fewer random cases: for every change
+	$(BIN)/python -m pytest -n logical --dist loadgroup -m "not server and not slow" --hypothesis-profile check $(PYTEST_ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules
 	$(BIN)/ruff check .

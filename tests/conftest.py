@@ -13,7 +13,10 @@ from tests.golden import WHY_ABSENT, golden_root
 SERVERS = ("spark", "cluster", "connect", "azurite", "s3", "kafka")
 """Fixtures that start a process; the first one a test uses decides which worker runs it."""
 
-settings.register_profile("house", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "house", max_examples=100, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("check", settings.get_profile("house"), max_examples=20)
 settings.load_profile("house")
 
 
@@ -28,6 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         used = set(getattr(item, "fixturenames", ()))
         for name in used & {*SERVERS, "golden"}:
             item.add_marker(name)
+        if used & {*SERVERS}:
+            item.add_marker("server")
         server = next((name for name in SERVERS if name in used), None)
         if server == "spark" and "ingest" in item.nodeid.partition("::")[0]:
             server = "spark-ingest"

@@ -66,10 +66,11 @@ def test_spark_pins_agree_with_the_extra() -> None:
 def test_make_help_names_every_target() -> None:
     text = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     listed = {line.split()[0] for line in text.splitlines()}
-    assert listed >= {"help", "setup", "demo", "test", "lint", "bench", "properties", "clean"}
+    assert listed >= {"help", "setup", "demo", "test", "check", "lint", "bench", "properties", "clean"}
     assert listed == set(re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("tool", ["java", "node", "npm"])
 def test_a_missing_tool_is_one_clear_line(tool: str, tmp_path: Path) -> None:
     for name in {"sh", "sed", "java", "node", "npm", "env", "dirname", "readlink", "uname"} - {tool}:
@@ -111,6 +112,13 @@ def test_tests_of_a_server_stay_on_one_worker(request: pytest.FixtureRequest) ->
         pytest.skip("tests are not handed out by groups here")
     grouped = [item for item in request.session.items if item.get_closest_marker("xdist_group")]
     assert all("@" in item.nodeid.rpartition("::")[2] for item in grouped)
+
+
+def test_users_of_a_server_are_left_out_of_a_check(request: pytest.FixtureRequest) -> None:
+    """`make check` goes by the marker, so that it needs neither Java nor Node."""
+    servers = {"spark", "cluster", "connect", "azurite", "s3", "kafka"}
+    users = [item for item in request.session.items if servers & {*getattr(item, "fixturenames", ())}]
+    assert [item.nodeid for item in users if item.get_closest_marker("server") is None] == []
 
 
 @pytest.mark.parametrize("script", sorted((ROOT / "scripts").glob("*.py")), ids=lambda path: path.name)

@@ -158,6 +158,7 @@ def test_another_base_than_the_one_asked_for_is_a_failure(spec: IndexedSpec) -> 
     assert "not of the index" in str(found.error)
 
 
+@pytest.mark.slow
 def test_a_small_ladder_is_climbed_and_published(
     spec: IndexedSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

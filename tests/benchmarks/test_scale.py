@@ -43,6 +43,7 @@ def test_growth_is_judged_step_by_step() -> None:
     assert last.reached.endswith("computed")
 
 
+@pytest.mark.slow
 def test_small_sizes_are_measured_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

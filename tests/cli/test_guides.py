@@ -81,6 +81,7 @@ def test_python_of_a_page_runs(page: Path, here: Path) -> None:
         exec(compile(block, page.name, "exec"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_shell_of_a_page_runs(page: Path, here: Path) -> None:
     for block in blocks(page, "sh"):

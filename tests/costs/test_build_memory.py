@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchmarks.generate import write_log
 from benchmarks.specs import LogSpec
 from tests.costs.peak import build_peak_of
@@ -24,6 +26,7 @@ def table(root: Path, files: int) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_build_hardly_grows_with_the_table(tmp_path: Path) -> None:
     small = build_peak_of(table(tmp_path / "small", 30_000), part_rows=5_000, **LIMITS)
     large = build_peak_of(table(tmp_path / "large", 240_000), part_rows=5_000, **LIMITS)

@@ -20,8 +20,9 @@ from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage.cache import shared_cache
 from tests.fuzz.damage import damaged
 from tests.fuzz.tables import QUERIES, STRATEGIES, Made, check_limit, check_query, make_table
+from tests.properties.settings import share
 
-CASES = int(os.environ.get("DELTA_SIDECAR_CASES", "150"))
+CASES = int(os.environ.get("DELTA_SIDECAR_CASES", share(150)))
 FIRST = int(os.environ.get("DELTA_SIDECAR_FIRST_CASE", "0"))
 SHARD = 500
 """Cases of one test function: more of them are split, so that workers share them."""

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.index.verify.verify import verify_index
@@ -43,6 +45,7 @@ build_index(open_store(root), options=BuildOptions(part_rows=2, limits=limits))
 """
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_at_each_write(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path)
     log.commit(*(add(f"f{n}.parquet", stats={"numRecords": n}) for n in range(6)))

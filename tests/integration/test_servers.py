@@ -57,6 +57,7 @@ def test_s3_holds_a_table(s3: ObjectServer) -> None:
     check_real_writer(s3)
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("start", [azurite_server, s3_server], ids=["azurite", "s3"])
 def test_a_server_is_on_loopback_and_gone_after_its_block(
     start: Callable[[], AbstractContextManager[ObjectServer]],

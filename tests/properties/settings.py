@@ -1,4 +1,7 @@
-"""How many random cases a property tries: few and always the same ones in `make test`, many and new ones on demand."""
+"""How many random cases a property tries: few and always the same ones in `make test`, many and new ones on demand.
+
+`make check` tries fewer of them, by the Hypothesis profile `check`.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,19 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 VARIABLE = "DELTA_SIDECAR_EXAMPLES"
+LEAST = 15
+"""Cases of a property that `make check` does not go below."""
 SHARD = 1000
 """Cases of one test function: more of them are split, so that workers share them."""
 
 
+def share(cases: int) -> int:
+    """The cases of `make test`; under the profile `check` its share of them, but not so few that they tell nothing."""
+    return min(cases, max(LEAST, cases * settings.default.max_examples // 100))
+
+
 def examples(default: int = 150) -> int:
-    return int(os.environ.get(VARIABLE, default))
+    return int(os.environ.get(VARIABLE, share(default)))
 
 
 def shards(default: int = 150) -> range:

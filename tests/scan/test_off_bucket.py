@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
@@ -24,6 +24,7 @@ from delta_sidecar.testing.actions import AddFile, add, column
 from delta_sidecar.testing.table_builder import LogBuilder
 from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression
 from tests.index.models import manifest_at, small_parts
+from tests.properties.settings import random_cases
 
 START = datetime(2026, 2, 10, tzinfo=UTC)
 MEMORY = Path("/dev/shm")
@@ -112,7 +113,7 @@ def made(root: Path, found: list[File], kind: str) -> DeltaTable:
 
 
 @pytest.mark.parametrize("kind", ["log", "checkpoint", "index", "footer"])
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@random_cases(25)
 @given(found=st.lists(st.one_of(honest, files), min_size=1, max_size=9), minutes=st.integers(0, 260))
 def test_no_file_is_lost_to_another_bucket(kind: str, found: list[File], minutes: int) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
@@ -135,7 +136,7 @@ def test_no_file_is_lost_to_another_bucket(kind: str, found: list[File], minutes
         shutil.rmtree(root)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None)
+@random_cases(30)
 @given(found=st.lists(st.one_of(honest, files), min_size=1, max_size=9))
 def test_the_builder_counts_what_contradicts_and_verify_says_so(found: list[File]) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
