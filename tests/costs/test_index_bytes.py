@@ -13,7 +13,7 @@ from benchmarks.synthetic import Layout as Table
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.seals import end_length
-from delta_sidecar.index.read.part_file import WHOLE_STATS
+from delta_sidecar.limits import PartLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.ranges import DEFAULT_GAP
@@ -42,7 +42,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three parts, each with stats files of several megabytes."""
     root = tmp_path_factory.mktemp("wide")
     made_index(root, WIDE, FILES, PART_ROWS, noisy=True)
-    assert all(part.stats is not None and part.stats.size > 2 * WHOLE_STATS for part in parts(root))
+    assert all(part.stats is not None and part.stats.size > 2 * PartLimits().whole_stats for part in parts(root))
     return root
 
 
@@ -51,7 +51,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three parts with small stats files."""
     root = tmp_path_factory.mktemp("narrow")
     made_index(root, NARROW, FILES, PART_ROWS)
-    assert all(part.stats is not None and part.stats.size < WHOLE_STATS for part in parts(root))
+    assert all(part.stats is not None and part.stats.size < PartLimits().whole_stats for part in parts(root))
     return root
 
 

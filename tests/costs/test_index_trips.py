@@ -11,6 +11,7 @@ import pytest
 
 from delta_sidecar.flow.read_ahead import shared_read_ahead
 from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
+from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.stores import CountingStore
 from tests.costs.counted import LATENCY_S, counted, opened
@@ -62,15 +63,11 @@ def test_two_trips_to_the_first_file(tmp_path: Path, layout: dict[str, int]) -> 
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_three_trips_to_the_first_file_of_the_base(
-    tmp_path: Path, layout: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        "delta_sidecar.index.read.part_fetch._AHEAD", 8
-    )  # all parts at once: what is read ahead is no trip
+def test_three_trips_to_the_first_file_of_the_base(tmp_path: Path, layout: dict[str, int]) -> None:
+    at_once = ReaderLimits(parts=PartLimits(ahead=8))  # all parts: what is read ahead is no trip
     hourly(tmp_path, head=9, **layout)
     store = counted(tmp_path, LATENCY_S)
-    table = opened(store)
+    table = opened(store, limits=at_once)
     tail = paths(*range(layout["index"] + 1, 10))
     with table.scan_files() as scan:
         found = (path for batch in scan for path in batch.column("path").to_pylist())

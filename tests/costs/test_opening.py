@@ -11,6 +11,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import build_index
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -156,4 +157,4 @@ def test_large_commits_are_held_compressed(tmp_path: Path) -> None:
     assert commit > 4 * MB
     assert load_snapshot(open_store(str(tmp_path))).commits.nbytes < commit // 2
     for held in (0, 1000, MB):
-        assert load_snapshot(open_store(str(tmp_path)), held=held).commits.nbytes <= held
+        assert load_snapshot(open_store(str(tmp_path)), limits=CommitLimits(held_bytes=held)).commits.nbytes <= held

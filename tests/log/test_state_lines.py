@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptLogError
-from delta_sidecar.log.lines import BLOCK
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.snapshot import _may_hold_state
 from delta_sidecar.testing import LogBuilder, add
 
@@ -49,7 +49,7 @@ def test_a_broken_line_far_into_a_commit_is_named(tmp_path: Path) -> None:
     log.commit(*(add(f"f{n:05}" + "y" * 200) for n in range(3_000)))
     file = log.log / f"{0:020}.json"
     lines = file.read_bytes().split(b"\n")
-    assert sum(map(len, lines)) > 3 * BLOCK
+    assert sum(map(len, lines)) > 3 * CommitLimits().block
     lines[2_500] = b'{"protocol":"x"}'
     file.write_bytes(b"\n".join(lines))
     with pytest.raises(CorruptLogError, match="line 2501: not a Delta action"):
