@@ -33,7 +33,6 @@ from delta_sidecar.index.build.publish import publish
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import SIDECARS, manifest_name, new_build_id
 from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.format.part_format import PART_GOAL
 from delta_sidecar.index.stats.index_rows import index_rows, sorted_rows
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED
@@ -88,7 +87,7 @@ def ensure_indexed(spec: IndexedSpec, workers: int | None = None) -> Path:
     return made_once(table_dir(spec), lambda draft: write(spec, draft, workers))
 
 
-def write_index(spec: LogSpec, table: Path, part_rows: int = PART_GOAL, workers: int | None = None) -> None:
+def write_index(spec: LogSpec, table: Path, part_rows: int = 80_000, workers: int | None = None) -> None:
     """Write the index of a generated log at the version of its checkpoint, whether that is there or not."""
     snapshot = _snapshot(spec, table)
     build = Build(snapshot, index_layout(spec), SIDECARS, new_build_id())

@@ -115,7 +115,8 @@ def _from_data(
 
 
 def record_batch(columns: Mapping[str, Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of Python values, column by column, with the types that `schema` has for their names."""
+    """A batch of Python values, column by column, with the types that `schema` has for their names: strings, whole
+    numbers, maps of strings, structs of these."""
     filled = [_array(values, schema.field(name).type) for name, values in columns.items()]
     return pa.RecordBatch.from_arrays(filled, names=list(columns))
 
@@ -127,7 +128,7 @@ def _array(values: Sequence[Any], data_type: pa.DataType) -> pa.Array:
         return _string_maps(values, data_type)
     if pa.types.is_struct(data_type):
         return _structs(values, data_type)
-    return primitives(values, data_type, data_type.to_pandas_dtype())
+    return int32s(values) if data_type == pa.int32() else int64s(values)
 
 
 def _string_maps(maps: Sequence[dict[str, str | None] | None], data_type: pa.MapType) -> pa.MapArray:

@@ -20,6 +20,9 @@ from delta_sidecar import arrays
 from delta_sidecar.log.key_hash import KeyBytes
 
 
+_NO_AFFIXES = arrays.binaries([b"", b"", b""])
+
+
 @dataclass(frozen=True, slots=True)
 class KeyChunk:
     """Some keys, at least one."""
@@ -29,13 +32,15 @@ class KeyChunk:
     suffix: bytes
     least: bytes
     greatest: bytes
+    affixes: pa.BinaryArray
+    """Prefix, suffix, and what stands between them and a stem: nothing."""
     is_ascending: bool = False
 
     @classmethod
     def of_few(cls, keys: Iterable[bytes]) -> KeyChunk:
         """Some keys as they are: for a few, less is to be gained than Arrow's functions cost."""
         ascending = sorted(keys)
-        return cls(b"", arrays.binaries(ascending), b"", ascending[0], ascending[-1], is_ascending=True)
+        return cls(b"", arrays.binaries(ascending), b"", ascending[0], ascending[-1], _NO_AFFIXES, is_ascending=True)
 
     @classmethod
     def of(cls, keys: pa.BinaryArray, is_ascending: bool = False) -> KeyChunk:
@@ -49,7 +54,8 @@ class KeyChunk:
             # Without an end, Arrow's kernel fails on keys that are no longer than the prefix.
             end = -len(suffix) or int(found.lengths.max())
             keys = pc.binary_slice(keys, len(prefix), end, memory_pool=arrays.streaming_pool())
-        return cls(prefix, keys, suffix, least, greatest, is_ascending)
+        affixes = arrays.binaries([prefix, suffix, b""]) if prefix or suffix else _NO_AFFIXES
+        return cls(prefix, keys, suffix, least, greatest, affixes, is_ascending)
 
     def __len__(self) -> int:
         return len(self.stems)
@@ -65,7 +71,7 @@ class KeyChunk:
     def _whole(self, stems: pa.BinaryArray) -> pa.BinaryArray:
         if not self.prefix and not self.suffix:
             return stems
-        prefix, suffix, between = (pa.scalar(each, pa.binary()) for each in (self.prefix, self.suffix, b""))
+        prefix, suffix, between = self.affixes
         return pc.binary_join_element_wise(prefix, stems, suffix, between, memory_pool=arrays.streaming_pool())
 
     def ascending(self) -> KeyChunk:
