@@ -29,6 +29,8 @@ from benchmarks.specs import CommitSpec, LogSpec, RowsSpec, Spec, to_json
 
 SLOWER = 1.05
 PEERS = ("deltalake.", "pyarrow.")
+PEER_BUILDS = ("checkpoint", "sorted")
+"""Rows of the build's benchmark that are not ours: Delta's checkpoint, a plain sorted write."""
 MAKE = """
 import json, sys
 from benchmarks.generate import ensure
@@ -84,7 +86,7 @@ def build_rows(theirs: Path, files: int, repeat: int) -> list[Row]:
     rows: dict[str, Row] = {}
     for _ in range(repeat):
         found = [_built(tree, files) for tree in (theirs, ROOT)]
-        for key in found[0].keys() & found[1].keys():
+        for key in (found[0].keys() & found[1].keys()) - set(PEER_BUILDS):
             row = rows.setdefault(key, Row(f"build.{key}"))
             for tree in (0, 1):
                 for seconds in found[tree][key]:

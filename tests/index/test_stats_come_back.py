@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.format.index_columns import STATS_JSON
+from delta_sidecar.index.stats.typed_stats import typed_stats
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -118,9 +120,6 @@ def test_times_in_any_form_beside_typed_ones(times: list[str]) -> None:
 
 def test_what_spark_writes_needs_no_text() -> None:
     """The usual forms cost nothing: no row keeps its text."""
-    from delta_sidecar.index.format.index_columns import STATS_JSON
-    from delta_sidecar.index.stats.typed_stats import typed_stats
-
     usual = [
         {"f": 3.14, "d": 0.1, "ts": "2026-02-10T22:00:00.000Z", "tn": "2026-02-10T22:00:00.123", "da": "2026-02-10"},
         {"f": 1e-3, "d": 1e300, "ts": "2026-02-10T22:00:00.123456Z", "tn": "0001-01-01T00:00:00.000", "d5": 1.25},
@@ -138,6 +137,16 @@ def test_typed_stats_alone_keep_what_no_column_holds() -> None:
     found = check(texts, {"d": "double", "f": "float"}, "typed")
     assert said(found["f000"])["maxValues"] == {"d": "NaN", "f": "NaN"}
     assert said(found["f000"])["minValues"] == {"d": 1.5, "f": 3.14}
+
+
+def test_a_text_that_breaks_off_comes_back_from_beside_typed_stats() -> None:
+    """The typed stats of its file say nothing, or all that it says."""
+    texts = ['{"numRecords":3}', '{"numRecords":']
+    found = check(texts, {"x": "long"}, "both")
+    assert found == {"f000": texts[0], "f001": texts[1]}
+    parsed = pa.StructArray.from_arrays([pa.array([3, 3])], ["numRecords"])
+    stats = typed_stats(strings(['{"numRecords":3}', '{"numRecords":3']), parsed, LEAVES)
+    assert stats.column(STATS_JSON).to_pylist() == [None, '{"numRecords":3']
 
 
 def test_a_float_that_became_a_double(tmp_path: Path) -> None:

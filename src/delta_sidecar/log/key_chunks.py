@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from delta_sidecar import arrays
 from delta_sidecar.log.key_hash import KeyBytes
 
-
 _NO_AFFIXES = arrays.binaries([b"", b"", b""])
 
 

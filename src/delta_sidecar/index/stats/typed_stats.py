@@ -85,7 +85,7 @@ def _from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> pa.Table:
 
 def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
     """Rows whose text says something that the typed stats do not give back: it has not as many leaves as they have, or
-    times in another form, or numbers whose form must be looked at.
+    times in another form, or numbers whose form must be looked at, or is broken off.
 
     A count that is off for another reason (a text with `":` in a value, a key that is null) only costs a look.
     """
@@ -110,7 +110,8 @@ def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
         elif pa.types.is_float64(array.type):
             wide = pc.greater_equal(pc.abs(array), float64s([EXACT_INTEGERS])[0])
             unsure |= arrays.to_numpy_bool(pc.fill_null(wide, False))
-    unsure |= counts_of(stats, r'":[^{]') != told
+    unsure |= (counts_of(stats, r'":[^{]') != told) | (told == 0)
+    unsure |= ~arrays.to_numpy_bool(pc.fill_null(pc.ends_with(stats, "}"), True))
     for pattern, times in ((ZONED, zoned), (LOCAL, local)):
         if times.any():
             unsure |= counts_of(stats, pattern) != times
