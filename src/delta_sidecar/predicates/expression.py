@@ -21,7 +21,7 @@ downstream meets one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Literal, TypeAlias
 
@@ -40,20 +40,17 @@ class Column:
 
     fields: tuple[StructField, ...]
     is_partition: bool = False
+    type: DataType = field(init=False, repr=False, compare=False)
+    path: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Logical names, top down."""
+    physical_path: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Physical names, top down: how stats and partition values are keyed."""
 
-    @property
-    def type(self) -> DataType:
-        return self.fields[-1].type
-
-    @property
-    def path(self) -> tuple[str, ...]:
-        """Logical names, top down."""
-        return tuple(f.name for f in self.fields)
-
-    @property
-    def physical_path(self) -> tuple[str, ...]:
-        """Physical names, top down: how stats and partition values are keyed."""
-        return tuple(f.physical_name for f in self.fields)
+    def __post_init__(self) -> None:
+        # Made once: every bound of every batch asks for them.
+        object.__setattr__(self, "type", self.fields[-1].type)
+        object.__setattr__(self, "path", tuple(f.name for f in self.fields))
+        object.__setattr__(self, "physical_path", tuple(f.physical_name for f in self.fields))
 
     def __str__(self) -> str:
         return ".".join(self.path)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.index.build.build_job import Build, PartSink
 from delta_sidecar.index.build.full import write_sorted
-from delta_sidecar.index.build.live import Tail, hidden_by, tail_after
+from delta_sidecar.index.build.live import SHORTEST_ADD, Tail, hidden_by, tail_after
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.sort_keys import in_order
 from delta_sidecar.index.read.manifests import FoundManifest
@@ -29,14 +29,10 @@ def extended(build: Build, found: FoundManifest) -> list[PartEntry]:
     limits = build.options.limits
     if tail.size > limits.tail_bytes:
         raise TooMuchChanged(f"{tail.size >> 20} MB of commits since version {found.manifest.version}")
-    if found.manifest.files + tail.size // _ADD_BYTES <= limits.single_rows:
+    if found.manifest.files + tail.size // SHORTEST_ADD <= limits.single_rows:
         new = [index_rows(batch, build.layout) for batch in tail.rows()]
         return write_sorted(build, [*new, *_unhidden_rows(build, found, tail)])
     return _compacted(build, _parts(build, found, tail))
-
-
-_ADD_BYTES = 100
-"""No `add` is shorter."""
 
 
 def _unhidden_rows(build: Build, found: FoundManifest, tail: Tail) -> Iterator[pa.Table]:

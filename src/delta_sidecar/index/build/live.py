@@ -69,7 +69,7 @@ def count_files(snapshot: Snapshot, limit: int) -> int:
     """
     base = base_files(snapshot)
     tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
-    most = base + tail.size // _SHORTEST_ADD
+    most = base + tail.size // SHORTEST_ADD
     if base > limit or most <= limit:
         return base if base > limit else most
     return base + sum(int(batch.num_rows) for batch in tail.rows(("path",)))
@@ -86,7 +86,7 @@ def base_files(snapshot: Snapshot) -> int:
         opened.close()
 
 
-_SHORTEST_ADD: Final = 50
+SHORTEST_ADD: Final = 50
 """No `add` has fewer bytes: path, size and time must be there."""
 
 
