@@ -140,10 +140,10 @@ class CsvParser:
         """The fields of all records, column by column, as text; the line of each; what is no record."""
         if self.dialect.multi_line:
             return self._whole(lines, width)
+        found = self._at_once(lines, width)
+        if found is not None:
+            return *found, []
         texts, bad = self._decoded(lines)
-        plain = self._plain([text for _, text in texts], width)
-        if plain is not None:
-            return plain, [at for at, _ in texts], bad
         return self._one_by_one(((at, text, 0) for at, text in texts), width, bad)
 
     def _decoded(self, lines: Sequence[bytes]) -> tuple[list[tuple[int, str]], list[BadRecord]]:
@@ -164,11 +164,25 @@ class CsvParser:
         """Whether a line is no record: empty, or a comment."""
         return not text or (self.dialect.comment != "" and text.startswith(self.dialect.comment))
 
-    def _plain(self, texts: list[str], width: int) -> list[pa.Array] | None:
+    def _at_once(self, lines: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int]] | None:
+        """The columns of all records and their lines, by Arrow's functions; None if a line is not in its encoding."""
+        try:
+            if self.dialect.encoding == "utf-8":
+                texts = pa.array(lines, pa.binary()).cast(pa.string())
+            else:
+                texts = pa.array([line.decode(self.dialect.encoding) for line in lines], pa.string())
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return None
+        is_record = pc.not_equal(texts, "")
+        if self.dialect.comment:
+            is_record = pc.and_not(is_record, pc.starts_with(texts, self.dialect.comment))
+        columns = self._plain(texts.filter(is_record), width)
+        return None if columns is None else (columns, pc.indices_nonzero(is_record).to_pylist())
+
+    def _plain(self, array: pa.StringArray, width: int) -> list[pa.Array] | None:
         """The columns of lines that have no quote, and all have as many fields as the header."""
-        if not texts:
+        if not len(array):
             return [pa.array([], pa.string())] * width
-        array = pa.array(texts, pa.string())
         if self.dialect.quote and _any(pc.match_substring(array, self.dialect.quote)):
             return None
         divided = pc.split_pattern(array, self.dialect.sep)
@@ -337,12 +351,24 @@ class CsvInference:
             return inference.NOTHING if known is None else known
         if known is not None and _is_still(texts, known):
             return known
+        different = pc.unique(texts).to_pylist()
+        kind = self._merged(different[:_FIRST])
+        if len(different) <= _FIRST or kind == pa.string() or _is_still(texts, kind):
+            return kind
+        return self._merged(different)
+
+    @staticmethod
+    def _merged(texts: Sequence[str]) -> pa.DataType:
         kind = inference.NOTHING
-        for text in pc.unique(texts).to_pylist():
+        for text in texts:
             kind = inference.merged(kind, inference.type_of_text(text))
             if kind == pa.string():
                 break
         return kind
+
+
+_FIRST: Final = 64
+"""So many texts of a column tell what most of the others are like."""
 
 
 def _is_still(texts: pa.Array, kind: pa.DataType) -> bool:

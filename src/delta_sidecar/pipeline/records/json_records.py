@@ -51,6 +51,9 @@ class JsonParser:
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """The records of some lines; a line may hold a list of records, a blank one holds none."""
+        columns = self.objects_at_once(lines)
+        if columns is not None:
+            return Parsed(columns, list(range(len(lines))))
         whole = [(at, line) for at, line in enumerate(map(self.utf8, lines)) if line is None or line.strip()]
         pieces = list(self._pieces(whole))
         return _joined(pieces, self.terms.columns)
@@ -74,12 +77,26 @@ class JsonParser:
         elif lines:
             yield self._one_by_one(lines)
 
+    def objects_at_once(self, lines: Sequence[bytes]) -> list[pa.Array] | None:
+        """As `at_once`, for lines of UTF-8 that each look like one object; None if one does not."""
+        if not self.fast or self.encoding != "utf-8":
+            return None
+        try:
+            texts = pa.array(lines, pa.binary()).cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+        are_objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+        return self._by_arrow(lines) if len(lines) and all_true(are_objects) else None
+
     def at_once(self, lines: list[tuple[int, bytes | None]]) -> list[pa.Array] | None:
         """All lines by Arrow's parser; None if it refuses any, or may have read one inexactly."""
         # Arrow crashes on a line that is null alone, and takes two objects on a line for two rows.
         if not lines or not all(line and line[:1] == b"{" and line.rstrip()[-1:] == b"}" for _, line in lines):
             return None
-        data = b"\n".join(line for _, line in lines if line is not None)
+        return self._by_arrow([line for _, line in lines if line is not None])
+
+    def _by_arrow(self, lines: Sequence[bytes]) -> list[pa.Array] | None:
+        data = b"\n".join(lines)
         for at, schema in enumerate(self.fast):
             columns = self._typed(data, schema, len(lines))
             if columns is not None:
@@ -377,17 +394,26 @@ class JsonInference:
 
     def see(self, lines: Sequence[bytes]) -> None:
         """Take some lines in; those that do not parse say nothing."""
+        columns = None if self.parser is None else self.parser.objects_at_once(lines)
+        if columns is not None and not self._learns(columns):
+            return
         parser = self.parser or JsonParser(Terms(pa.schema([])), self.encoding)
         whole = [(at, line) for at, line in enumerate(map(parser.utf8, lines)) if line is None or line.strip()]
         self._see(whole)
 
-    def _kinds(self) -> list[pa.DataType]:
-        return [part.type for part in self.kind]
+    def _learns(self, columns: list[pa.Array]) -> bool:
+        """Whether values that the parser took say more than is known."""
+        return any(_adds(column, part.type) for column, part in zip(columns, self.kind))
 
     def _see(self, lines: list[tuple[int, bytes | None]]) -> None:
+        if self.parser is None and len(lines) > FEW:
+            # The first few tell what most of the others are like.
+            self._see(lines[:FEW])
+            self._see(lines[FEW:])
+            return
         if self.parser is not None and self.parser.fast:
             columns = self.parser.at_once(lines)
-            if columns is not None and not any(_adds(*pair) for pair in zip(columns, self._kinds())):
+            if columns is not None and not self._learns(columns):
                 return
             if len(lines) > 4 * FEW:
                 half = len(lines) // 2
