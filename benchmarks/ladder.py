@@ -37,19 +37,19 @@ IMAGE = "docs/images/ladder.svg"
 PROGRESS = Console(stderr=True, highlight=False)
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, results: Path = RESULTS, root: Path = ROOT) -> int:
     """Measure, or load; show, save, publish; 1 if a measurement failed or a goal was missed."""
     args = _parser().parse_args(arguments)
-    run = _loaded(args.load) if args.load else _measured(args)
+    run = _loaded(args.load) if args.load else _measured(args, results)
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(*console_tables(run.files, run.measurements), goals_table(run.judgements))
     show_notes(run.measurements, console)
     name = f"ladder-{run.files}.json"
-    source = args.load or RESULTS / name
+    source = args.load or results / name
     if not args.load:
         save(run, source)
     if args.publish:
-        publish(json.loads(source.read_text()), ROOT)
+        publish(json.loads(source.read_text()), root)
     bad = [judgement for judgement in run.judgements if judgement.verdict in ("MISS", "FAILED")]
     return 1 if bad or any(entry.error for entry in run.measurements.values()) else 0
 
@@ -110,13 +110,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measured(args: argparse.Namespace) -> Run:
+def _measured(args: argparse.Namespace, results: Path) -> Run:
     specs = specs_of(args.files)
     for name, spec in specs.items():
         PROGRESS.print(f"table {name}: {table_dir(spec)}", markup=False)
         assert isinstance(spec, IndexedSpec)
         read_once(ensure_indexed(spec))
-    found = recorded_peers(args.files, [RESULTS, PUBLISHED]) if args.skip_peers else {}
+    found = recorded_peers(args.files, [results, PUBLISHED]) if args.skip_peers else {}
     for key in _chosen(args):
         if key not in found:
             spec = specs["masked" if key.startswith("masked.") else "indexed"]

@@ -62,7 +62,7 @@ class Size:
     """From other sizes, and not measured."""
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, results: Path = RESULTS) -> int:
     """Make the tables, measure, judge, save; 1 if a goal was missed."""
     args = _parser().parse_args(arguments)
     found = _measured_sizes(args)
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     judgements = growth([*found, *far])
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table_of([*found, *far]), goals_table(judgements))
-    _save(args, [*found, *far], judgements)
+    _save(args, [*found, *far], judgements, results)
     return 1 if any(judgement.verdict != "PASS" for judgement in judgements) else 0
 
 
@@ -184,14 +184,14 @@ def _cost(found: Measurement) -> Cost:
     return Cost(*known)
 
 
-def _save(args: argparse.Namespace, sizes: Sequence[Size], judgements: Sequence[Judgement]) -> None:
+def _save(args: argparse.Namespace, sizes: Sequence[Size], judgements: Sequence[Judgement], results: Path) -> None:
     document: dict[str, Any] = {
         "environment": environment(),
         "table": to_json(IndexedSpec(max(args.files), args.stat_columns, checkpoint=False)),
         "sizes": [asdict(size) for size in sizes],
         "goals": [asdict(judgement) for judgement in judgements],
     }
-    for place in (RESULTS, PUBLISHED) if args.publish else (RESULTS,):
+    for place in (results, PUBLISHED) if args.publish else (results,):
         place.mkdir(exist_ok=True)
         (place / "scale.json").write_text(json.dumps(document, indent=1) + "\n")
 

@@ -127,3 +127,11 @@ def test_scripts_import_what_is_there(script: Path) -> None:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("delta_sidecar"):
             module = importlib.import_module(str(node.module))
             assert all(hasattr(module, name.name) for name in node.names), ast.unparse(node)
+
+
+def test_no_test_patches_a_constant() -> None:
+    """Sizes are values (`delta_sidecar.limits`), or arguments of whoever uses them."""
+    patched = re.compile(r"""setattr\(\s*[^,()]+?(,\s*|\.)["']?_?[A-Z][A-Z0-9_]+["']""")
+    tests = Path(__file__).parent
+    found = [path.name for path in tests.rglob("*.py") if patched.search(path.read_text())]
+    assert found == []

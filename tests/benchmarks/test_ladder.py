@@ -160,15 +160,13 @@ def test_another_base_than_the_one_asked_for_is_a_failure(spec: IndexedSpec) -> 
 
 @pytest.mark.slow
 def test_a_small_ladder_is_climbed_and_published(
-    spec: IndexedSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spec: IndexedSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ladder, "RESULTS", tmp_path / "results")
-    monkeypatch.setattr(ladder, "ROOT", tmp_path)
     for place in ("benchmarks/published", "docs/images"):
         (tmp_path / place).mkdir(parents=True)
     (tmp_path / "README.md").write_text(f"# Title\n\n{BEGIN}\n{END}\n")
     only = ["deltalake.open", "index.last_hour", "masked.*", "slow.last_hour", "pyarrow.core_parts"]
-    ladder.main(["--files", "2000", "--repeat", "1", "--publish", "--only", *only])
+    ladder.main(["--files", "2000", "--repeat", "1", "--publish", "--only", *only], tmp_path / "results", tmp_path)
     document = json.loads((tmp_path / "benchmarks/published/ladder-2000.json").read_text())
     assert {entry["key"]: entry["error"] for entry in document["measurements"]} == dict.fromkeys(
         ["deltalake.open", "index.last_hour", "masked.all_arrow", "slow.last_hour", "pyarrow.core_parts"]
@@ -178,5 +176,5 @@ def test_a_small_ladder_is_climbed_and_published(
     assert (tmp_path / "docs/images/ladder.svg").read_text().startswith("<svg")
     assert "the ladder: last hour of 2,000 files" in capsys.readouterr().out
     skipped = ["--files", "2000", "--repeat", "1", "--skip-peers", "--only", "index.first_file", "deltalake.*"]
-    ladder.main(skipped)
+    ladder.main(skipped, tmp_path / "results")
     assert "deltalake.open was not measured in this run: recorded" in capsys.readouterr().out

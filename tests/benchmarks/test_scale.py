@@ -48,8 +48,7 @@ def test_small_sizes_are_measured_and_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("BENCH_DIR", str(tmp_path / "tables"))
-    monkeypatch.setattr(scale, "RESULTS", tmp_path)
-    scale.main(["--files", "3000,1500", "--repeat", "1", "--workers", "1"])
+    scale.main(["--files", "3000,1500", "--repeat", "1", "--workers", "1"], tmp_path)
     document = json.loads((tmp_path / "scale.json").read_text())
     assert [(entry["files"], entry["computed"]) for entry in document["sizes"]] == [
         (1_500, False),

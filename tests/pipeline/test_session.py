@@ -82,14 +82,13 @@ def test_of_amazons_sdk_only_what_the_driver_uses_is_fetched(jars: Path, monkeyp
 
 def test_without_jars_spark_resolves_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(session.JARS_VARIABLE, raising=False)
-    monkeypatch.setattr(session, "_CHECKOUT", tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert find_jars() == []
-    assert session_settings()["spark.jars.packages"] == delta_coordinate()
+    assert find_jars(tmp_path) == []
+    assert session_settings(checkout=tmp_path)["spark.jars.packages"] == delta_coordinate()
     assert delta_coordinate().startswith("io.delta:delta-spark_4.")
     (tmp_path / ".cache" / "jars").mkdir(parents=True)
     (tmp_path / ".cache" / "jars" / "a.jar").touch()
-    assert [jar.name for jar in find_jars()] == ["a.jar"]
+    assert [jar.name for jar in find_jars(tmp_path)] == ["a.jar"]
 
 
 def test_a_variable_that_names_no_jars_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JARS_VARIABLE = "DELTA_SIDECAR_JARS"
-_CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[3]
 _SESSION = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.session.timeZone": "UTC",
@@ -83,15 +83,16 @@ def session_settings(
     conf: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     uris: Sequence[str] = (),
+    checkout: Path = CHECKOUT,
 ) -> dict[str, str]:
-    """All settings of a session; what the user gives counts over what we choose."""
+    """All settings of a session; what the user gives counts over what we choose. Jars are looked for in `checkout`."""
     given = dict(conf or {})
     stores = {k: v for uri in _places(uris) for k, v in hadoop_options(uri, storage_options).items()}
     if _is_remote(master):
         return _SESSION | stores | given
     local = _local_settings() if _is_local(master) else {}
     named = {f"spark.hadoop.{name}": value for name, value in stores.items()}
-    return _SESSION | _PROCESS | local | named | _jar_settings(uris, given) | given
+    return _SESSION | _PROCESS | local | named | _jar_settings(uris, given, checkout) | given
 
 
 def set_storage_options(
@@ -141,9 +142,9 @@ def _local_settings() -> dict[str, str]:
     }
 
 
-def _jar_settings(uris: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+def _jar_settings(uris: Sequence[str], given: Mapping[str, str], checkout: Path) -> dict[str, str]:
     """Jars that are at hand, and the names of those that are not; added to what the user names."""
-    jars = find_jars()
+    jars = find_jars(checkout)
     present = " ".join(jar.name for jar in jars)
     packages = [] if "delta-spark" in present else [delta_coordinate()]
     drivers = {_DRIVERS[s] for s in (parse_location(uri).scheme for uri in _places(uris)) if s in _DRIVERS}
@@ -167,10 +168,10 @@ def _small_aws(packages: str, hadoop: str) -> dict[str, str]:
     return {"spark.jars.packages": ",".join([packages, *modules]), "spark.jars.excludes": _AWS_BUNDLE}
 
 
-def find_jars() -> list[Path]:
+def find_jars(checkout: Path = CHECKOUT) -> list[Path]:
     """The jars of the first directory that has any."""
     named = os.environ.get(JARS_VARIABLE)
-    places = [Path(named)] if named else [_CHECKOUT / ".cache" / "jars", Path.cwd() / ".cache" / "jars"]
+    places = [Path(named)] if named else [checkout / ".cache" / "jars", Path.cwd() / ".cache" / "jars"]
     found = next((jars for place in places if (jars := sorted(place.glob("*.jar")))), [])
     if named and not found:
         raise SparkError(f"{JARS_VARIABLE} names {named}, which holds no jar; run make setup, or unset it")
