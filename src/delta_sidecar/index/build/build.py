@@ -74,16 +74,16 @@ def build_index(
     snapshot = load_snapshot(store, version)
     build = _begin(snapshot, options or BuildOptions(), progress or (lambda message: None))
     with leased(store, build.directory, build.id):
-        found, notes = find_base(snapshot)
-        _remember(build, found)
-        if found is not None and _is_current(found, build):
+        base, notes = find_base(snapshot)
+        _remember(build, base)
+        if base is not None and _is_current(base, build):
             give_hint(store, build.directory, build.version, snapshot.listing.head)
-            return _report(build, found.manifest, "current", "none", began, found.manifest.version, notes)
-        made = _parts(build, found, notes, whole)
-        manifest = build.manifest(made.parts)
-        published = publish(build.snapshot, build.directory, manifest, replace=_replaces(found, build))
+            return _report(build, base.manifest, "current", "none", began, base.manifest.version, notes)
+        outcome = _parts(build, base, notes, whole)
+        manifest = build.manifest(outcome.parts)
+        published = publish(build.snapshot, build.directory, manifest, replace=_replaces(base, build))
     collect_if_due(store, build.directory)
-    return _report(build, published, made.mode, made.engine, began, made.base, notes)
+    return _report(build, published, outcome.mode, outcome.engine, began, outcome.base, notes)
 
 
 def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Build:
@@ -91,11 +91,11 @@ def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Bui
     return Build(snapshot, layout, directory_for(snapshot.protocol), new_build_id(), options, progress)
 
 
-def _remember(build: Build, found: FoundManifest | None) -> None:
+def _remember(build: Build, base: FoundManifest | None) -> None:
     """What was chosen for the index before holds until something else is chosen, where the schema still has it."""
-    if found is None:
+    if base is None:
         return
-    then, chosen = found.manifest, build.options
+    then, chosen = base.manifest, build.options
     sort = _logical(build.snapshot.schema, then.sort.column) if then.sort.column else "modification_time"
     time_column = _logical(build.snapshot.schema, then.time_column)
     with suppress(InputError):
@@ -120,22 +120,22 @@ def _logical(schema: StructType, physical: Sequence[str]) -> str | None:
     return ".".join(names) or None
 
 
-def _is_current(found: FoundManifest, build: Build) -> bool:
-    same = found.manifest.version == build.version and found.directory == build.directory
-    return same and not build.options.full and _same_layout(found.manifest, build) and _same_commit(found, build)
+def _is_current(base: FoundManifest, build: Build) -> bool:
+    same = base.manifest.version == build.version and base.directory == build.directory
+    return same and not build.options.full and _same_layout(base.manifest, build) and _same_commit(base, build)
 
 
-def _same_commit(found: FoundManifest, build: Build) -> bool:
+def _same_commit(base: FoundManifest, build: Build) -> bool:
     """Commit files never change: one with other bytes is of another log, even if the table's id is the same."""
-    then, now = found.manifest.commit, commit_identity(build.snapshot)
+    then, now = base.manifest.commit, commit_identity(build.snapshot)
     if then is None or now is None:
         return True
     return then.size == now.size and then.crc32 in (None, now.crc32)
 
 
-def _replaces(found: FoundManifest | None, build: Build) -> bool:
+def _replaces(base: FoundManifest | None, build: Build) -> bool:
     """Whether the manifest of this very version is to go, because something else was asked for."""
-    return found is not None and found.manifest.version == build.version and found.directory == build.directory
+    return base is not None and base.manifest.version == build.version and base.directory == build.directory
 
 
 def _same_layout(manifest: Manifest, build: Build) -> bool:
@@ -163,10 +163,10 @@ class _Made:
     base: int | None = None
 
 
-def _parts(build: Build, found: FoundManifest | None, notes: list[str], whole: WholeBuild | None) -> _Made:
-    if found is not None and _can_extend(found, build, notes):
+def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: WholeBuild | None) -> _Made:
+    if base is not None and _can_extend(base, build, notes):
         try:
-            return _Made(extended(build, found), "incremental", "process", found.manifest.version)
+            return _Made(extended(build, base), "incremental", "process", base.manifest.version)
         except (CorruptIndexError, LogGapError, TooMuchChanged) as error:
             notes.append(f"built anew: {error}")
     chosen, limit = build.options.engine, build.options.limits.process_files
@@ -198,13 +198,13 @@ def _counted(build: Build, limit: int, notes: list[str]) -> int:
             take_older_base(build, error, notes)
 
 
-def _can_extend(found: FoundManifest, build: Build, notes: list[str]) -> bool:
-    if build.options.full or found.manifest.version == build.version:
+def _can_extend(base: FoundManifest, build: Build, notes: list[str]) -> bool:
+    if build.options.full or base.manifest.version == build.version:
         return False
-    if found.directory != build.directory:
+    if base.directory != build.directory:
         notes.append("built anew: the table's protocol moved its index to another directory")
         return False
-    if not _same_layout(found.manifest, build):
+    if not _same_layout(base.manifest, build):
         notes.append("built anew: the sort key or the time column, its type or its buckets changed")
         return False
     return True

@@ -23,47 +23,47 @@ class TooMuchChanged(Exception):
     """More than is worth following."""
 
 
-def extended(build: Build, found: FoundManifest) -> list[PartEntry]:
+def extended(build: Build, base: FoundManifest) -> list[PartEntry]:
     """The parts of an older index without what the tail hides, and the tail's own rows."""
-    tail = tail_after(build.snapshot, found.manifest.version)
+    tail = tail_after(build.snapshot, base.manifest.version)
     limits = build.options.limits
     if tail.size > limits.tail_bytes:
-        raise TooMuchChanged(f"{tail.size >> 20} MB of commits since version {found.manifest.version}")
-    if found.manifest.files + tail.size // SHORTEST_ADD <= limits.single_rows:
+        raise TooMuchChanged(f"{tail.size >> 20} MB of commits since version {base.manifest.version}")
+    if base.manifest.files + tail.size // SHORTEST_ADD <= limits.single_rows:
         new = [index_rows(batch, build.layout) for batch in tail.rows()]
-        return write_sorted(build, [*new, *_unhidden_rows(build, found, tail)])
-    return _compacted(build, _parts(build, found, tail))
+        return write_sorted(build, [*new, *_unhidden_rows(build, base, tail)])
+    return _compacted(build, _parts(build, base, tail))
 
 
-def _unhidden_rows(build: Build, found: FoundManifest, tail: Tail) -> Iterator[pa.Table]:
+def _unhidden_rows(build: Build, base: FoundManifest, tail: Tail) -> Iterator[pa.Table]:
     """The rows of a small index that the tail does not hide."""
-    for part in found.manifest.parts:
-        flags = hidden_by(tail, read_keys(build.store, found.directory, part))
-        rows = _rows_of(build, found.directory, part)
+    for part in base.manifest.parts:
+        flags = hidden_by(tail, read_keys(build.store, base.directory, part))
+        rows = _rows_of(build, base.directory, part)
         yield rows if flags is None else rows.filter(arrays.booleans(~flags))
 
 
-def _parts(build: Build, found: FoundManifest, tail: Tail) -> list[PartEntry]:
+def _parts(build: Build, base: FoundManifest, tail: Tail) -> list[PartEntry]:
     added = PartSink(build)
     for batch in tail.rows():
         added.add(index_rows(batch, build.layout))
     new = added.close()
-    build.progress(f"{sum(p.rows for p in new):,} files added since version {found.manifest.version}")
-    kept, loose = _unhidden(build, found, tail)
+    build.progress(f"{sum(p.rows for p in new):,} files added since version {base.manifest.version}")
+    kept, loose = _unhidden(build, base, tail)
     return [*kept, *loose, *new]
 
 
-def _unhidden(build: Build, found: FoundManifest, tail: Tail) -> tuple[list[PartEntry], list[PartEntry]]:
+def _unhidden(build: Build, base: FoundManifest, tail: Tail) -> tuple[list[PartEntry], list[PartEntry]]:
     """Parts that stay as they are, and those written anew because rows of theirs are hidden."""
     keys = sorted(tail.keys)
     kept: list[PartEntry] = []
     sink = PartSink(build)
-    for part in found.manifest.parts:
-        flags = hidden_by(tail, read_keys(build.store, found.directory, part)) if _may_hold(part, keys) else None
+    for part in base.manifest.parts:
+        flags = hidden_by(tail, read_keys(build.store, base.directory, part)) if _may_hold(part, keys) else None
         if flags is None:
             kept.append(part)
             continue
-        rows = _rows_of(build, found.directory, part)
+        rows = _rows_of(build, base.directory, part)
         sink.add(rows.filter(arrays.booleans(~flags)))
         if sink.rows >= build.options.limits.small_rows:
             sink.flush()

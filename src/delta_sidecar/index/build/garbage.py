@@ -167,8 +167,8 @@ class _Collector:
 
     def __post_init__(self) -> None:
         self.objects = _by_name(listed(self.store, self.directory))
-        found = {manifest_version(name): meta for name, meta in self.objects.items()}
-        self.manifests = {version: meta for version, meta in found.items() if version is not None}
+        by_version = {manifest_version(name): meta for name, meta in self.objects.items()}
+        self.manifests = {version: meta for version, meta in by_version.items() if version is not None}
 
     @property
     def store(self) -> Store:
@@ -243,13 +243,13 @@ class _Collector:
 
     def _named(self, versions: Iterable[int], lenient: bool = False) -> set[str] | None:
         """The files that manifests name; None if one cannot be read."""
-        found: set[str] = set()
+        names: set[str] = set()
         for version in versions:
             manifest = self.manifest(version)
             if manifest is None and not lenient:
                 return None
-            found |= {name for part in (manifest.parts if manifest else ()) for name in part.names}
-        return found
+            names |= {name for part in (manifest.parts if manifest else ()) for name in part.names}
+        return names
 
     def _may_serve(self, name: str) -> bool:
         """A file that is a whole index by itself, newer than any manifest."""

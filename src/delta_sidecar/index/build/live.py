@@ -54,11 +54,11 @@ def tail_of(snapshot: Snapshot) -> Tail:
 def tail_after(snapshot: Snapshot, version: int) -> Tail:
     """The commits after a version up to the snapshot's; `LogGapError` if one is gone."""
     listing = snapshot.listing if snapshot.listing.start <= version + 1 else list_log(snapshot.store, version + 1)
-    wanted = range(version + 1, snapshot.version + 1)
-    missing = next((v for v in wanted if v not in listing.commits), None)
+    versions = range(version + 1, snapshot.version + 1)
+    missing = next((v for v in versions if v not in listing.commits), None)
     if missing is not None:
         raise LogGapError(f"commit {missing} is gone, so nothing can be built on version {version}")
-    return Tail(snapshot, tuple(CommitRange(v, v, listing.commits[v]) for v in wanted))
+    return Tail(snapshot, tuple(CommitRange(v, v, listing.commits[v]) for v in versions))
 
 
 def count_files(snapshot: Snapshot, limit: int) -> int:

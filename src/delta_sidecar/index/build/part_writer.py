@@ -93,21 +93,21 @@ def _file_columns(rows: pa.Table, layout: IndexLayout) -> dict[str, pa.Array]:
     """The columns of the files, without those that are null throughout."""
     flat = {name: whole(rows.column(name)) for name in rows.column_names}
     trees: dict[str, dict[Path, pa.Array]] = {}
-    found: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for name, array in flat.items():
         kind, *path = path_of(name)
         if array.null_count == len(array) and name not in ALWAYS and kind != PARTITION:
             continue
         if path and kind in ("min", "max") and layout.time is not None and tuple(path) == layout.time.path:
-            found[f"time_{kind}"] = array
+            columns[f"time_{kind}"] = array
         elif path:
             trees.setdefault(kind, {})[tuple(path)] = array
         else:
-            found[RENAMED.get(name, name)] = array
+            columns[RENAMED.get(name, name)] = array
     typed = {path[0]: array for path, array in trees.get(PARTITION, {}).items()}
-    if is_told_by(found[MAPS], typed):
-        del found[MAPS]
-    return found | {kind: nested(tree) for kind, tree in trees.items()}
+    if is_told_by(columns[MAPS], typed):
+        del columns[MAPS]
+    return columns | {kind: nested(tree) for kind, tree in trees.items()}
 
 
 # Encoding.
@@ -161,10 +161,10 @@ def _options(schema: pa.Schema, layout: IndexLayout) -> dict[str, Any]:
 
 
 def _leaf_columns(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    found: list[tuple[str, pa.DataType]] = []
+    leaves: list[tuple[str, pa.DataType]] = []
     for field in schema:
-        found += _below(field.name, field.type)
-    return found
+        leaves += _below(field.name, field.type)
+    return leaves
 
 
 def _below(path: str, kind: pa.DataType) -> list[tuple[str, pa.DataType]]:

@@ -76,7 +76,7 @@ class IndexLayout:
         """The layout of a table; columns by their logical names, chosen by what the schema tells where not given."""
         partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type) and _is_nameable(f))
         leaves = tuple(_leaves([f for f in schema if f.name not in partition_columns], ()))
-        bucket = next((found for found in bucket_columns(schema) if found.field in partition), None)
+        bucket = next((candidate for candidate in bucket_columns(schema) if candidate.field in partition), None)
         time = _time_leaf(schema, leaves, time_column, bucket.time.name if bucket else None)
         sort = _sort_key(schema, leaves, partition, sort_column, bucket.field if bucket else None, time)
         ours = bucket is not None and sort.path == (bucket.field.physical_name,)

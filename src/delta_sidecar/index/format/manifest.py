@@ -83,13 +83,13 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, di
     def parts(self) -> PartList:
         """The greatest keys first."""
         try:
-            found = _parts.decode(self.parts_json)
+            parts = _parts.decode(self.parts_json)
         except msgspec.DecodeError as error:
             raise CorruptIndexError(
                 f"{manifest_name(self.version)} has no list of parts ({error}); build the index again"
             ) from None
-        found.check(manifest_name(self.version))
-        return found
+        parts.check(manifest_name(self.version))
+        return parts
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -170,9 +170,9 @@ def _decoded(inner: Buffer) -> Manifest:
     return msgspec.structs.replace(head, parts_json=msgspec.Raw(view[start:-1]))
 
 
-def _check_format(found: int, where: str) -> None:
-    if found != FORMAT:
-        raise CorruptIndexError(f"{where} has format {found}, and this version reads {FORMAT}; update delta-sidecar")
+def _check_format(number: int, where: str) -> None:
+    if number != FORMAT:
+        raise CorruptIndexError(f"{where} has format {number}, and this version reads {FORMAT}; update delta-sidecar")
 
 
 def _digest(data: Buffer) -> str:

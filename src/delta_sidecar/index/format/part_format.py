@@ -75,11 +75,11 @@ def nested(leaves: Mapping[Path, pa.Array]) -> pa.StructArray:
 
 def leaf_arrays(array: pa.StructArray, above: Path) -> list[tuple[Path, pa.Array]]:
     """The leaves of a struct by their paths, null where anything above them is."""
-    found: list[tuple[Path, pa.Array]] = []
+    leaves: list[tuple[Path, pa.Array]] = []
     for index, field in enumerate(array.type):
         child, path = pc.struct_field(array, [index]), (*above, field.name)
-        found += leaf_arrays(child, path) if pa.types.is_struct(field.type) else [(path, child)]
-    return found
+        leaves += leaf_arrays(child, path) if pa.types.is_struct(field.type) else [(path, child)]
+    return leaves
 
 
 # What the manifest says of a part.

@@ -51,9 +51,9 @@ def _spelling(data_type: DataType) -> object:
 
 def in_key_type(values: pa.Array, data_type: DataType) -> pa.Array:
     """Typed values of rows in the type of `key_array`."""
-    found, target = comparable(values), comparison_type(data_type)
+    keys, target = comparable(values), comparison_type(data_type)
     assert target is not None
-    return found.cast(target) if found.type != target else found
+    return keys.cast(target) if keys.type != target else keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class PartOrder:
 
 def in_order(parts: Iterable[PartEntry], sort: SortKey) -> list[PartEntry]:
     """Parts in the order of a manifest: the greatest keys first."""
-    found = list(parts)
-    order = PartOrder.of(PartList.of(found), sort)
-    return [found[part] for part in order.newest_first(range(len(found)))]
+    entries = list(parts)
+    order = PartOrder.of(PartList.of(entries), sort)
+    return [entries[part] for part in order.newest_first(range(len(entries)))]
 
 
 def _kind(data_type: DataType) -> str:

@@ -84,7 +84,7 @@ class IndexFinder:
         """Begin what needs the hints: the index's own, and that of the checkpoint. The newest version at which an index
         may be; None if no hint names one."""
         hinted: list[int] = []
-        asked: list[tuple[str, int, bool]] = []
+        places: list[tuple[str, int, bool]] = []
         for directory, answer in self._hints.items():
             hint = self._hint(directory, answer)
             if hint is not None and self._version is not None and hint > self._version:
@@ -93,9 +93,9 @@ class IndexFinder:
             if hint in wanted and checkpoint is not None and checkpoint - hint > FARTHEST_BEHIND:
                 self._pass_over(f"the index of version {hint} is too far behind the checkpoint {checkpoint}")
                 wanted.discard(hint)
-            asked += [(directory, version, version == hint) for version in sorted(wanted, reverse=True)]
+            places += [(directory, version, version == hint) for version in sorted(wanted, reverse=True)]
             hinted += [v for v in wanted if v == hint]
-        self._ask(asked)
+        self._ask(places)
         return max(hinted, default=None)
 
     def base(self, version: int | None, search: LogSearch) -> IndexBase | None:
@@ -104,28 +104,28 @@ class IndexFinder:
             return None
         listing = search.listing
         for candidate in sorted(self._candidates, key=lambda c: c.version, reverse=True):
-            found = self._tried(candidate, listing, version)
-            if found is not None:
-                return found
-        found = self._of_checkpoint(listing, version) if self._has_index else None
-        found = self._by_name(search.names, listing, version) if found is None else found
-        if found is None:
+            base = self._tried(candidate, listing, version)
+            if base is not None:
+                return base
+        base = self._of_checkpoint(listing, version) if self._has_index else None
+        base = self._by_name(search.names, listing, version) if base is None else base
+        if base is None:
             self._note_unused(version, search.are_all_names)
-        return found
+        return base
 
     def _by_name(self, names: Sequence[str], listing: Listing, version: int) -> IndexBase | None:
         """The newest of the manifests that the listing named."""
         tried = {(c.version, c.directory) for c in self._candidates}
         manifests = [(manifest_version(path.rpartition("/")[2]), path.rpartition("/")[0]) for path in names]
         known = {(v, directory) for v, directory in manifests if v is not None and directory in DIRECTORIES}
-        wanted = sorted((n for n in known - tried if n[0] <= version), reverse=True)
+        newest_first = sorted((n for n in known - tried if n[0] <= version), reverse=True)
         self._newer |= {named for named, _ in known if named > version}
-        for named, directory in wanted[:_TRIES]:
+        for named, directory in newest_first[:_TRIES]:
             self._ask([(directory, named, False)])
-            found = self._tried(self._candidates[-1], listing, version)
-            if found is not None:
+            base = self._tried(self._candidates[-1], listing, version)
+            if base is not None:
                 _log.info("the index of version %d was found by its name; no hint names it", named)
-                return found
+                return base
         return None
 
     def _note_unused(self, version: int, are_all_names: bool) -> None:
@@ -141,10 +141,10 @@ class IndexFinder:
         newest = next(iter(listing.bases(version)), None)
         if newest is None or any(c.version == newest.version for c in self._candidates):
             return None
-        asked = len(self._candidates)
+        first = len(self._candidates)
         self._ask([(directory, newest.version, False) for directory in DIRECTORIES])
-        found = (self._tried(candidate, listing, version) for candidate in self._candidates[asked:])
-        return next((base for base in found if base is not None), None)
+        bases = (self._tried(candidate, listing, version) for candidate in self._candidates[first:])
+        return next((base for base in bases if base is not None), None)
 
     def _hint(self, directory: str, answer: Future[Buffer]) -> int | None:
         try:
@@ -159,10 +159,10 @@ class IndexFinder:
             self._pass_over(f"{directory}/{HINT} cannot be parsed and was not used; build the index again")
         return hint
 
-    def _ask(self, wanted: Sequence[tuple[str, int, bool]]) -> None:
+    def _ask(self, places: Sequence[tuple[str, int, bool]]) -> None:
         """Begin to fetch manifests: where each is, of which version, and whether a hint names it."""
-        answers = begin_gets(self._store, [f"{directory}/{manifest_name(version)}" for directory, version, _ in wanted])
-        for (directory, version, is_hinted), answer in zip(wanted, answers, strict=True):
+        answers = begin_gets(self._store, [f"{directory}/{manifest_name(version)}" for directory, version, _ in places])
+        for (directory, version, is_hinted), answer in zip(places, answers, strict=True):
             self._candidates.append(_Candidate(version, directory, is_hinted, answer))
 
     def _tried(self, candidate: _Candidate, listing: Listing, version: int) -> IndexBase | None:

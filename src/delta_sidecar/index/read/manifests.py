@@ -39,13 +39,13 @@ class FoundManifest:
 
 def listed_manifests(store: Store) -> list[tuple[int, str, ObjectMeta]]:
     """Every manifest of the table by name: version, directory, object; the newest first."""
-    found = [
+    manifests = [
         (version, directory, meta)
         for directory in DIRECTORIES
         for meta in listed(store, directory)
         if (version := manifest_version(meta.path.rpartition("/")[2])) is not None
     ]
-    return sorted(found, key=lambda entry: entry[:2], reverse=True)
+    return sorted(manifests, key=lambda entry: entry[:2], reverse=True)
 
 
 def listed(store: Store, directory: str) -> Iterator[ObjectMeta]:
@@ -155,27 +155,27 @@ def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: st
                 f"{manifest_name(manifest.version)} was built at another commit file of that version; "
                 "build the index again"
             )
-    found = known_id or _table_id(store, manifest.version)
-    if found != manifest.table_id:
+    table_id = known_id or _table_id(store, manifest.version)
+    if table_id != manifest.table_id:
         raise CorruptIndexError(
             f"{manifest_name(manifest.version)} is of another table ({manifest.table_id}, this one is "
-            f"{found or 'unknown at that version'}); build the index again"
+            f"{table_id or 'unknown at that version'}); build the index again"
         )
 
 
 def commit_crc32(store: Store, meta: ObjectMeta) -> int:
     """The CRC-32 of a commit file's bytes."""
-    found = 0
+    checksum = 0
     for chunk in store.get_stream(meta.path):
-        found = zlib.crc32(chunk, found)
-    return found
+        checksum = zlib.crc32(chunk, checksum)
+    return checksum
 
 
 def commit_meta(store: Store, listing: Listing, version: int) -> ObjectMeta | None:
     """The commit file of a version; None where it is gone."""
-    found = listing.commits.get(version)
-    if found is not None or version >= listing.start:
-        return found
+    meta = listing.commits.get(version)
+    if meta is not None or version >= listing.start:
+        return meta
     try:
         return store.head(f"{DELTA.directory}/{commit_name(version)}")
     except ObjectNotFoundError:

@@ -47,10 +47,10 @@ def _warm_snapshot(store: Store, limits: CommitLimits) -> Snapshot | None:
         finder.ask_for_hints()
     news = list_log(store, known.version)
     has_index = known.segment.base is None and (finder.ask_for_manifests(None) is not None or finder.passed_over)
-    found = None if has_index or not _is_same(known, news) else _continued(store, known, news, limits)
-    if found is None:
+    snapshot = None if has_index or not _is_same(known, news) else _continued(store, known, news, limits)
+    if snapshot is None:
         shared_cache.forget(_key(store))
-    return found
+    return snapshot
 
 
 def _remember(snapshot: Snapshot) -> None:
@@ -61,9 +61,9 @@ def _remember(snapshot: Snapshot) -> None:
     kept = snapshot
     if base is None:
         kept = replace(snapshot, commits=snapshot.commits.compact(shared_cache.limit // _SHARE))
-    listed = _OF_A_COMMIT * len(kept.listing.commits) if base is None else base.nbytes
+    nbytes = _OF_A_COMMIT * len(kept.listing.commits) if base is None else base.nbytes
     shared_cache.put(
-        _key(snapshot.store), kept, listed + kept.commits.nbytes + 4 * len(kept.metadata.schemaString or "")
+        _key(snapshot.store), kept, nbytes + kept.commits.nbytes + 4 * len(kept.metadata.schemaString or "")
     )
 
 

@@ -66,9 +66,9 @@ class PartFile:
         wanted = set(paths)
         return sorted(
             at
-            for path, found in self.leaves.items()
+            for path, positions in self.leaves.items()
             if any(path[:n] in wanted for n in range(1, len(path) + 1))
-            for at in found
+            for at in positions
         )
 
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
@@ -80,12 +80,12 @@ class PartFile:
         """Some leaves of all row groups, in order."""
         groups = list(range(self.metadata.num_row_groups))
         with self._reader() as reader:
-            found = reader.iter_batches(
+            batches = reader.iter_batches(
                 batch_rows, row_groups=groups, column_indices=list(positions), use_threads=False
             )
             while True:
                 with guarded(self._name):
-                    batch = next(found, None)
+                    batch = next(batches, None)
                 if batch is None:
                     return
                 yield batch
@@ -107,10 +107,10 @@ class PartFile:
 
 
 def _leaf_positions(schema: pa.Schema) -> dict[Path, list[int]]:
-    found: dict[Path, list[int]] = {}
+    positions: dict[Path, list[int]] = {}
     for position, path in enumerate(path for field in schema for path in _leaf_paths(field, ())):
-        found.setdefault(path, []).append(position)
-    return found
+        positions.setdefault(path, []).append(position)
+    return positions
 
 
 def _leaf_paths(field: pa.Field, above: Path) -> Iterator[Path]:
@@ -149,8 +149,8 @@ class RangedPartFile(PartFile):
 
     def fetch(self, groups: Sequence[int], positions: Sequence[int]) -> None:
         """Get the chunks of some leaves of some row groups that are not here yet."""
-        wanted = [group * self.metadata.num_columns + at for group in groups for at in positions]
-        missing = [at for at in wanted if at not in self._fetched]
+        numbers = [group * self.metadata.num_columns + at for group in groups for at in positions]
+        missing = [at for at in numbers if at not in self._fetched]
         if not missing:
             return
         ranges = coalesce([self._chunks[at][0] for at in missing], gap=0)
@@ -159,7 +159,7 @@ class RangedPartFile(PartFile):
         file = _Chunks({r.start: data for r, data in zip(ranges, answers, strict=True)}, self._size)
         # Chunk by chunk: what another thread fetches meanwhile may begin at the same place and be shorter or longer.
         chunks = [self._chunks[at] for at in missing]
-        self._held |= {wanted.start: _checked(file, wanted, checksum, self._name) for wanted, checksum in chunks}
+        self._held |= {place.start: _checked(file, place, checksum, self._name) for place, checksum in chunks}
         self._fetched.update(missing)
 
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
@@ -238,11 +238,11 @@ def _as_broken(path: str) -> Iterator[None]:
         ) from None
 
 
-def _checked(file: _Chunks, wanted: ByteRange, checksum: int, path: str) -> memoryview:
+def _checked(file: _Chunks, place: ByteRange, checksum: int, path: str) -> memoryview:
     """A chunk that is as it was written."""
     with guarded(path):
-        file.seek(wanted.start)
-        chunk = file.read(wanted.length)
+        file.seek(place.start)
+        chunk = file.read(place.length)
         if zlib.crc32(chunk) != checksum:
             raise ValueError("the checksum of a column does not agree")
         return chunk
@@ -269,9 +269,9 @@ class _Chunks(ReadOnlyFile):
         # Another thread may add to them.
         for start, data in list(self._held.items()):
             if start <= self._at and end <= start + len(data):
-                found = memoryview(data)[self._at - start : end - start]
+                view = memoryview(data)[self._at - start : end - start]
                 self._at = end
-                return found
+                return view
         raise OSError(f"bytes {self._at} to {end} were not fetched")
 
     def close(self) -> None:
@@ -281,9 +281,9 @@ class _Chunks(ReadOnlyFile):
 def fetch_core_cached(store: Store, directory: str, part: PartEntry, keep: bool, whole: int | None) -> PartFile:
     """The core of a part, from the cache if it is there, else as `fetch_core` gives it; `keep` puts it there."""
     key = (store.identity, directory, part.core_name, part.core)
-    found: PartFile | None = shared_cache.get(key)
-    if found is None:
-        found = fetch_core(store, directory, part, whole)
+    core: PartFile | None = shared_cache.get(key)
+    if core is None:
+        core = fetch_core(store, directory, part, whole)
         if keep:
-            shared_cache.put(key, found, part.core.size)
-    return found.through(store)
+            shared_cache.put(key, core, part.core.size)
+    return core.through(store)

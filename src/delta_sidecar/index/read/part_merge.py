@@ -80,13 +80,13 @@ class PartMerge:
         return keys
 
 
-def in_key_order(found: Sequence[LiveRows], output: Sequence[str]) -> LiveRows:
+def in_key_order(batches: Sequence[LiveRows], output: Sequence[str]) -> LiveRows:
     """Rows of several parts as one batch in the order of their keys, with the columns of the listing."""
-    keys = pa.concat_arrays([some.rows.column(KEY) for some in found])
-    rows = pa.Table.from_batches([project(some.rows, output) for some in found])
+    keys = pa.concat_arrays([batch.rows.column(KEY) for batch in batches])
+    rows = pa.Table.from_batches([project(batch.rows, output) for batch in batches])
     ordered = rows.take(order_of([keys])).combine_chunks().to_batches()
     nothing = pa.RecordBatch.from_pylist([], output_schema(output))
-    return LiveRows(ordered[0] if ordered else nothing, sum(some.considered for some in found), is_projected=True)
+    return LiveRows(ordered[0] if ordered else nothing, sum(batch.considered for batch in batches), is_projected=True)
 
 
 class _Run:

@@ -115,8 +115,8 @@ class PartRows:
             name = self._part.core_name
         with guarded(name):
             path = key_path(self._layout)
-            found = whole(rows.column(path[0])) if path[0] in rows.column_names else None
-            leaf = found if found is None or len(path) == 1 else descendant(found, path[1:])
+            top = whole(rows.column(path[0])) if path[0] in rows.column_names else None
+            leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
             kind = key_type(sort)
             if leaf is None:
                 return key_array([None] * self.group_rows[group], kind)
@@ -131,25 +131,25 @@ class PartRows:
 
     def listed(self, core: pa.RecordBatch, stats: pa.Table | None = None) -> pa.RecordBatch:
         """Rows of the core, and of the stats file where it was read, as a listing has them."""
-        found = dict(zip(core.schema.names, core.columns, strict=True))
+        columns = dict(zip(core.schema.names, core.columns, strict=True))
         if stats is not None:
-            found |= {name: whole(stats.column(name)) for name in stats.column_names}
+            columns |= {name: whole(stats.column(name)) for name in stats.column_names}
         with guarded(self._part.core_name):
-            return self._rows(found, core.num_rows)
+            return self._rows(columns, core.num_rows)
 
-    def _rows(self, found: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    def _rows(self, by_name: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         names = list(self._columns.names)
-        if MAPS in names and MAPS not in found:
-            found[MAPS] = partition_map(_fields(found.get(PARTITION)), count)
-        columns = [normal(found.get(_RENAMED.get(name, name)), name, count) for name in names]
-        if self._columns.typed_partition and PARTITION in found:
-            typed = _fields(found[PARTITION])
+        if MAPS in names and MAPS not in by_name:
+            by_name[MAPS] = partition_map(_fields(by_name.get(PARTITION)), count)
+        columns = [normal(by_name.get(_RENAMED.get(name, name)), name, count) for name in names]
+        if self._columns.typed_partition and PARTITION in by_name:
+            typed = _fields(by_name[PARTITION])
             if not any(array.null_count for array in typed.values()):
                 names.append(TYPED_PARTITION)
                 columns.append(nested({(name,): array for name, array in typed.items()}))
         if self._has_stats:
             names.append(STATS_PARSED)
-            columns.append(parsed_stats(found, self._layout, count))
+            columns.append(parsed_stats(by_name, self._layout, count))
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
@@ -177,9 +177,9 @@ def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
 def part_keys(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
     """`path` and `deletion_vector` of a part's rows, or of those of some row groups: what replay needs."""
     wanted = range(len(core.group_rows)) if groups is None else groups
-    found = core.read(wanted, core.positions([("path",), ("dv",)]))
-    vectors = whole(found.column("dv")) if "dv" in found.column_names else None
-    columns = [whole(found.column("path")), normal(vectors, "deletion_vector", found.num_rows)]
+    rows = core.read(wanted, core.positions([("path",), ("dv",)]))
+    vectors = whole(rows.column("dv")) if "dv" in rows.column_names else None
+    columns = [whole(rows.column("path")), normal(vectors, "deletion_vector", rows.num_rows)]
     return pa.RecordBatch.from_arrays(columns, names=["path", "deletion_vector"])
 
 
@@ -187,19 +187,19 @@ def _fields(struct: pa.StructArray | None) -> dict[str, pa.Array]:
     return {} if struct is None else {field.name: struct.field(i) for i, field in enumerate(struct.type)}
 
 
-def parsed_stats(found: Mapping[str, pa.Array], layout: IndexLayout, count: int) -> pa.StructArray:
+def parsed_stats(columns: Mapping[str, pa.Array], layout: IndexLayout, count: int) -> pa.StructArray:
     """Columns of core and stats as the one struct that a checkpoint's typed stats are."""
     leaves: dict[Path, pa.Array] = {}
     for kind, key in KINDS.items():
-        if kind in found:
-            leaves |= {(key, *path): leaf for path, leaf in leaf_arrays(found[kind], ())}
+        if kind in columns:
+            leaves |= {(key, *path): leaf for path, leaf in leaf_arrays(columns[kind], ())}
     if layout.time is not None:
         for name, kind in (("time_min", "min"), ("time_max", "max")):
-            if name in found:
-                leaves[KINDS[kind], *layout.time.path] = found[name]
+            if name in columns:
+                leaves[KINDS[kind], *layout.time.path] = columns[name]
     for name, key in ((NUM_RECORDS, "numRecords"), (TIGHT_BOUNDS, "tightBounds")):
-        if name in found:
-            leaves[(key,)] = found[name]
+        if name in columns:
+            leaves[(key,)] = columns[name]
     if not leaves:
         leaves[("numRecords",)] = arrays.nulls(count, pa.int64())
     return nested(leaves)
@@ -207,10 +207,10 @@ def parsed_stats(found: Mapping[str, pa.Array], layout: IndexLayout, count: int)
 
 def bounds_only(stats: pa.Table, layout: IndexLayout) -> pa.RecordBatch:
     """Rows of a stats file alone, to be pruned by: what only the core tells is unknown."""
-    found = {name: whole(stats.column(name)) for name in stats.column_names}
-    texts = found.get(STATS_JSON)
+    by_name = {name: whole(stats.column(name)) for name in stats.column_names}
+    texts = by_name.get(STATS_JSON)
     names = [STATS_PARSED] if texts is None else [STATS_PARSED, "stats"]
-    columns = [parsed_stats(found, layout, stats.num_rows)] + ([] if texts is None else [texts])
+    columns = [parsed_stats(by_name, layout, stats.num_rows)] + ([] if texts is None else [texts])
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 

@@ -109,9 +109,9 @@ class PartScan:
         """`path` and `deletion_vector` of every row that is out, read once more."""
         for part, spans in groupby(self._rows_out, key=attrgetter("part")):
             core = self._fetch.core_again(part)
-            for group, some in groupby(spans, key=attrgetter("group")):
+            for group, group_spans in groupby(spans, key=attrgetter("group")):
                 keys = part_keys(core, [group])
-                yield from (keys.slice(span.start, span.count) for span in some)
+                yield from (keys.slice(span.start, span.count) for span in group_spans)
 
     def close(self) -> None:
         self._fetch.close()
@@ -156,8 +156,8 @@ class PartScan:
             flags = arrays.to_numpy_bool(may_match(condition, bounds, count))
         if (keep := matching.keep) is not None:
             flags &= [bool(keep[rows.span(group)].any()) for group in range(count)]
-        found: list[int] = np.flatnonzero(flags).tolist()
-        return found
+        groups: list[int] = np.flatnonzero(flags).tolist()
+        return groups
 
     def _live(self, chunk: RowChunk, keys: pa.Array | None = None) -> LiveRows:
         """The live files of a chunk that may match; with their sort keys in a column of their own, where these are
@@ -209,11 +209,11 @@ class _Slices:
         self._held: pa.RecordBatch | None = None
 
     def take(self, size: int) -> pa.Table:
-        found: list[pa.RecordBatch] = []
+        slices: list[pa.RecordBatch] = []
         while size:
             if self._held is None or not self._held.num_rows:
                 self._held = next(self._batches)
-            found.append(self._held.slice(0, size))
-            size -= found[-1].num_rows
-            self._held = self._held.slice(found[-1].num_rows)
-        return pa.Table.from_batches(found).combine_chunks()
+            slices.append(self._held.slice(0, size))
+            size -= slices[-1].num_rows
+            self._held = self._held.slice(slices[-1].num_rows)
+        return pa.Table.from_batches(slices).combine_chunks()

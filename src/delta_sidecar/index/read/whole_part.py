@@ -52,8 +52,8 @@ def _decoded(data: Buffer, name: str, entry: PartEntry) -> pa.Table:
         rows, row_groups = file.metadata.num_rows, file.metadata.num_row_groups
         table = file.read(use_threads=False)
     if rows != entry.rows or (name == entry.core_name and row_groups != entry.row_groups):
-        said = f"{entry.rows} rows in {entry.row_groups} row groups"
-        raise CorruptIndexError(f"{name} does not hold the {said} its manifest says; build the index again")
+        shape = f"{entry.rows} rows in {entry.row_groups} row groups"
+        raise CorruptIndexError(f"{name} does not hold the {shape} its manifest says; build the index again")
     return table
 
 
