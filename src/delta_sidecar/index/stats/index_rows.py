@@ -118,7 +118,7 @@ def order_of(columns: Sequence[pa.Array]) -> pa.UInt64Array:
 
 def off_bucket(rows: pa.Table, layout: IndexLayout) -> NDArray[np.bool_]:
     """The rows whose own time bounds contradict a time bucket of theirs."""
-    found = np.zeros(rows.num_rows, np.bool_)
+    flags = np.zeros(rows.num_rows, np.bool_)
     typed = {field.physical_name for field in layout.partition}
     leaves = {leaf.path: leaf for leaf in layout.leaves}
     for bucket in layout.buckets:
@@ -127,8 +127,8 @@ def off_bucket(rows: pa.Table, layout: IndexLayout) -> NDArray[np.bool_]:
         values = [comparable(_array(rows, column(PARTITION, (name,)), pa.string())) for name in bucket.columns]
         low, high = (_array(rows, column(kind, bucket.time), pa.timestamp("us")) for kind in ("min", "max"))
         nulls = _array(rows, column("null_count", bucket.time), pa.int64())
-        found |= contradicted(bucket, values, comparable(low), comparable(high), nulls)
-    return found
+        flags |= contradicted(bucket, values, comparable(low), comparable(high), nulls)
+    return flags
 
 
 def conformed(rows: pa.Table, layout: IndexLayout) -> pa.Table:

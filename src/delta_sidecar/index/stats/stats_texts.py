@@ -71,13 +71,13 @@ def _parsed_strictly(stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Tabl
     _check_objects(texts)
     lines = _lines(texts)
     observed = _observed(texts, leaves) if len(leaves) > _MANY_LEAVES else leaves
-    found = _read(lines, observed)
-    if observed is not leaves and _unexpected(found, observed):
+    table = _read(lines, observed)
+    if observed is not leaves and _unexpected(table, observed):
         observed = leaves
-        found = _read(lines, leaves)
-    if found.num_rows != len(stats):
+        table = _read(lines, leaves)
+    if table.num_rows != len(stats):
         raise pa.ArrowInvalid("stats of some rows are not one object each")
-    return _natives(found.combine_chunks(), stats, observed)
+    return _natives(table.combine_chunks(), stats, observed)
 
 
 def _check_objects(texts: pa.StringArray) -> None:
@@ -157,18 +157,18 @@ def _paths(value: Any, above: Path) -> Iterator[Path]:
         yield above
 
 
-def _unexpected(found: pa.Table, leaves: tuple[Leaf, ...]) -> bool:
-    return bool(found.schema != _wire_schema(leaves))
+def _unexpected(table: pa.Table, leaves: tuple[Leaf, ...]) -> bool:
+    return bool(table.schema != _wire_schema(leaves))
 
 
-def _natives(found: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
+def _natives(table: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -> pa.Table:
     """Native columns out of what the parser gave, and the texts of rows that say more than these hold."""
     columns: dict[str, pa.Array] = {}
-    kept = _says_more(found, _wire_schema(leaves))
+    kept = _says_more(table, _wire_schema(leaves))
     for kind, key in KINDS.items():
-        if key not in found.column_names:
+        if key not in table.column_names:
             continue
-        tree = whole(found.column(key))
+        tree = whole(table.column(key))
         for leaf in leaves:
             array = None if leaf.bound is None and kind != "null_count" else descendant(tree, leaf.path)
             if array is None or array.null_count == len(array):
@@ -176,22 +176,22 @@ def _natives(found: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -
             native_array, inexact = _native_text(array, kind, leaf)
             columns[column(kind, leaf.path)] = native_array
             kept |= inexact
-    columns |= _tops(found)
-    kept |= _lost_count(found, columns) | _otherwise_written(stats, columns)
+    columns |= _tops(table)
+    kept |= _lost_count(table, columns) | _otherwise_written(stats, columns)
     if kept.any():
         columns[STATS_JSON] = pc.if_else(arrays.booleans(kept), stats, arrays.strings([None])[0])
     return stats_table(columns, len(stats))
 
 
-def _tops(found: pa.Table) -> dict[str, pa.Array]:
+def _tops(table: pa.Table) -> dict[str, pa.Array]:
     return {
-        NUM_RECORDS: non_negative(whole(found.column("numRecords"))),
-        TIGHT_BOUNDS: whole(found.column("tightBounds")),
+        NUM_RECORDS: non_negative(whole(table.column("numRecords"))),
+        TIGHT_BOUNDS: whole(table.column("tightBounds")),
     }
 
 
-def _lost_count(found: pa.Table, columns: dict[str, pa.Array]) -> Flags:
-    return valid(whole(found.column("numRecords"))) & ~valid(columns[NUM_RECORDS])
+def _lost_count(table: pa.Table, columns: dict[str, pa.Array]) -> Flags:
+    return valid(whole(table.column("numRecords"))) & ~valid(columns[NUM_RECORDS])
 
 
 def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flags]:
@@ -242,8 +242,8 @@ def _otherwise_written(stats: pa.StringArray, columns: dict[str, pa.Array]) -> F
 
 def counts_of(stats: pa.StringArray, pattern: str) -> NDArray[np.int64]:
     """How often a pattern is in each text; 0 where there is none."""
-    found = pc.fill_null(pc.count_substring_regex(stats, pattern), 0)
-    return np.frombuffer(found.buffers()[1], np.int32)[found.offset : found.offset + len(found)].astype(np.int64)
+    counts = pc.fill_null(pc.count_substring_regex(stats, pattern), 0)
+    return np.frombuffer(counts.buffers()[1], np.int32)[counts.offset : counts.offset + len(counts)].astype(np.int64)
 
 
 def _temporal(texts: pa.StringArray, leaf: Leaf) -> tuple[pa.Array, Flags]:
@@ -251,18 +251,18 @@ def _temporal(texts: pa.StringArray, leaf: Leaf) -> tuple[pa.Array, Flags]:
     try:
         return pc.cast(texts, leaf.bound), valid(texts) & ~are_as_written(texts, leaf.bound)
     except pa.ArrowInvalid:
-        found = native(to_bounds(texts.to_pylist(), leaf.type, Side.MINIMUM), leaf)
-        made = date_texts(found) if pa.types.is_date(leaf.bound) else moment_texts(found)
-        return found, valid(texts) & ~arrays.to_numpy_bool(pc.fill_null(pc.equal(made, texts), False))
+        values = native(to_bounds(texts.to_pylist(), leaf.type, Side.MINIMUM), leaf)
+        round_trip = date_texts(values) if pa.types.is_date(leaf.bound) else moment_texts(values)
+        return values, valid(texts) & ~arrays.to_numpy_bool(pc.fill_null(pc.equal(round_trip, texts), False))
 
 
-def _says_more(found: pa.Table, schema: pa.Schema) -> Flags:
+def _says_more(table: pa.Table, schema: pa.Schema) -> Flags:
     """Rows with keys that no column of the index is for."""
-    more = np.zeros(found.num_rows, np.bool_)
-    for field in found.schema:
+    more = np.zeros(table.num_rows, np.bool_)
+    for field in table.schema:
         known = schema.field(field.name).type if field.name in schema.names else None
         if field.type != known:
-            more |= _extra(whole(found.column(field.name)), known)
+            more |= _extra(whole(table.column(field.name)), known)
     return more
 
 
@@ -281,12 +281,12 @@ def _extra(array: pa.Array, known: pa.DataType | None) -> Flags:
 
 def _any_leaf(array: pa.StructArray) -> Flags:
     """Where any leaf of a struct has a value."""
-    some = np.zeros(len(array), np.bool_)
+    flags = np.zeros(len(array), np.bool_)
     for field in array.type:
         inner = child(array, field.name)
         assert inner is not None
-        some |= _any_leaf(inner) if pa.types.is_struct(inner.type) else valid(inner)
-    return some
+        flags |= _any_leaf(inner) if pa.types.is_struct(inner.type) else valid(inner)
+    return flags
 
 
 # Texts that the strict parser refuses.

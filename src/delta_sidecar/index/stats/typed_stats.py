@@ -65,7 +65,7 @@ def one_minimum(stats: pa.StringArray, parsed: pa.StructArray | None, leaf: Leaf
 
 
 def _from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> pa.Table:
-    found: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for kind, key in KINDS.items():
         tree = child(parsed, key)
         if tree is None:
@@ -74,13 +74,13 @@ def _from_parsed(parsed: pa.StructArray, leaves: Sequence[Leaf]) -> pa.Table:
             array = descendant(tree, leaf.path)
             native = None if array is None else native_typed(array, kind, leaf)
             if native is not None:
-                found[column(kind, leaf.path)] = native
+                columns[column(kind, leaf.path)] = native
     records, tight = child(parsed, "numRecords"), child(parsed, "tightBounds")
     if records is not None and pa.types.is_signed_integer(records.type):
-        found[NUM_RECORDS] = non_negative(records.cast(pa.int64()))
+        columns[NUM_RECORDS] = non_negative(records.cast(pa.int64()))
     if tight is not None and pa.types.is_boolean(tight.type):
-        found[TIGHT_BOUNDS] = tight
-    return stats_table(found, len(parsed))
+        columns[TIGHT_BOUNDS] = tight
+    return stats_table(columns, len(parsed))
 
 
 def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
@@ -91,13 +91,13 @@ def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
     """
     if stats.null_count == len(stats):
         return np.zeros(len(stats), np.bool_)
-    told, zoned, local, days, quoted = (np.zeros(len(stats), np.int64) for _ in range(5))
+    leaf_counts, zoned, local, days, quoted = (np.zeros(len(stats), np.int64) for _ in range(5))
     unsure = np.zeros(len(stats), np.bool_)
     has_decimals = False
     for name in typed.column_names:
         array = whole(typed.column(name))
         known = valid(array)
-        told += known
+        leaf_counts += known
         has_decimals |= pa.types.is_decimal(array.type)
         if pa.types.is_string(array.type) or pa.types.is_temporal(array.type):
             quoted += known
@@ -110,7 +110,7 @@ def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
         elif pa.types.is_float64(array.type):
             wide = pc.greater_equal(pc.abs(array), float64s([EXACT_INTEGERS])[0])
             unsure |= arrays.to_numpy_bool(pc.fill_null(wide, False))
-    unsure |= (counts_of(stats, r'":[^{]') != told) | (told == 0)
+    unsure |= (counts_of(stats, r'":[^{]') != leaf_counts) | (leaf_counts == 0)
     unsure |= ~arrays.to_numpy_bool(pc.fill_null(pc.ends_with(stats, "}"), True))
     for pattern, times in ((ZONED, zoned), (LOCAL, local)):
         if times.any():
@@ -127,10 +127,10 @@ def _with_texts_of_lost(typed: pa.Table, stats: pa.StringArray, parsed: pa.Struc
     silent = ~valid(stats)
     if not silent.any():
         return typed
-    said, told = _leaf_count(parsed), np.zeros(len(stats), np.int64)
+    parsed_counts, typed_counts = _leaf_count(parsed), np.zeros(len(stats), np.int64)
     for name in typed.column_names:
-        told += valid(whole(typed.column(name))) if name != STATS_JSON else 0
-    lost = silent & (said != told)
+        typed_counts += valid(whole(typed.column(name))) if name != STATS_JSON else 0
+    lost = silent & (parsed_counts != typed_counts)
     if not lost.any():
         return typed
     texts = stats_text(pc.if_else(arrays.booleans(lost), arrays.strings([None])[0], arrays.strings([""])[0]), parsed)
@@ -152,9 +152,9 @@ def _leaf_count(array: pa.StructArray) -> NDArray[np.int64]:
 
 def _merged(typed: pa.Table, texts: pa.Table, rows: Flags) -> pa.Table:
     """Typed leaves where they are known, else what the texts of some rows say."""
-    found = {name: typed.column(name).combine_chunks() for name in typed.column_names}
+    columns = {name: typed.column(name).combine_chunks() for name in typed.column_names}
     for name in texts.column_names:
         array = texts.column(name).combine_chunks()
         spread = pc.replace_with_mask(pa.nulls(len(rows), array.type), arrays.booleans(rows), array)
-        found[name] = pc.coalesce(found[name], spread) if name in found else spread
-    return stats_table(found, len(rows))
+        columns[name] = pc.coalesce(columns[name], spread) if name in columns else spread
+    return stats_table(columns, len(rows))

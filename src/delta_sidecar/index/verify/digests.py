@@ -95,5 +95,5 @@ def _entries(maps: pa.MapArray, seed: np.uint64) -> Words:
     words = np.where(valid(items), _values(items), _NULL_ITEM)
     sums = np.zeros(last - first + 1, np.uint64)
     np.cumsum(_mixed(_mixed(_values(keys) + seed) + words), out=sums[1:])
-    found: Words = sums[offsets[1:] - first] - sums[offsets[:-1] - first]
-    return np.where(valid(maps), found, np.uint64(0))
+    entry_sums: Words = sums[offsets[1:] - first] - sums[offsets[:-1] - first]
+    return np.where(valid(maps), entry_sums, np.uint64(0))

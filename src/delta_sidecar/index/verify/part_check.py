@@ -75,9 +75,9 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: IndexLayout) -> Iterato
     keys = _ranks(_key_column(rows, layout))
     if any(left < right for left, right in pairwise(zip(keys, _seconds(rows, layout), paths))):
         yield f"part {part.id} is not sorted by key, time and path, descending"
-    for name, said, found in _facts(rows, part, layout, keys, paths):
-        if said != found:
-            yield f"part {part.id}: the manifest says {name} {said}, its rows {found}"
+    for name, claim, fact in _facts(rows, part, layout, keys, paths):
+        if claim != fact:
+            yield f"part {part.id}: the manifest says {name} {claim}, its rows {fact}"
 
 
 def _facts(
@@ -105,8 +105,8 @@ def _records(rows: pa.Table) -> int | None:
 
 
 def _bytes(rows: pa.Table) -> list[bytes]:
-    found: list[bytes] = rows.column("path").cast(pa.binary()).to_pylist()
-    return found
+    paths: list[bytes] = rows.column("path").cast(pa.binary()).to_pylist()
+    return paths
 
 
 def _key_column(rows: pa.Table, layout: IndexLayout) -> pa.Array:
@@ -136,12 +136,12 @@ def _seconds(rows: pa.Table, layout: IndexLayout) -> list[tuple[int, Any]]:
 def _times(rows: pa.Table, layout: IndexLayout) -> tuple[list[Any], list[Any], pa.DataType]:
     if layout.time is None:
         return [], [], pa.null()
-    found = []
+    bounds = []
     for kind in ("min", "max"):
         name = column(kind, layout.time.path)
         array = whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
-        found.append(comparable(array).to_pylist())
-    return found[0], found[1], pa.int64()
+        bounds.append(comparable(array).to_pylist())
+    return bounds[0], bounds[1], pa.int64()
 
 
 def _least(values: Sequence[Any], kind: pa.DataType) -> KeyValue:
@@ -162,5 +162,5 @@ def _shown(value: Any, kind: pa.DataType) -> KeyValue:
         return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogatepass") if pa.types.is_string(kind) else value.hex()
-    found: KeyValue = value
-    return found
+    key: KeyValue = value
+    return key

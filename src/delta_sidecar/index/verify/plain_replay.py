@@ -92,37 +92,37 @@ class RowReader:
         for field_ in self._layout.partition:
             values = partition_column(adds.column("partition_values"), field_).values
             columns[column(PARTITION, (field_.physical_name,))] = values
-        said = self._stats.read(adds.column("stats").to_pylist())
+        text_stats = self._stats.read(adds.column("stats").to_pylist())
         typed = self._typed(adds.column(STATS_PARSED)) if STATS_PARSED in adds.schema.names else {}
-        stats = said.columns | {
-            name: pc.coalesce(array, said.columns[name]) if name in said.columns else array
+        stats = text_stats.columns | {
+            name: pc.coalesce(array, text_stats.columns[name]) if name in text_stats.columns else array
             for name, array in typed.items()
         }
         flags = np.zeros(adds.num_rows, np.uint8)
-        for name, rows in said.lost.items():
+        for name, rows in text_stats.lost.items():
             flags[[row for row in rows if name not in typed or not typed[name][row].is_valid]] |= LOST
-        flags[said.otherwise] |= LOST
-        flags[said.more] |= MORE
+        flags[text_stats.otherwise] |= LOST
+        flags[text_stats.more] |= MORE
         silent = ~valid(adds.column("stats"))
         for array in stats.values():
             silent &= ~valid(array)
         flags[silent] |= SILENT
-        return LogRows(columns | stats | {STATS_JSON: adds.column("stats")}, said.columns, flags)
+        return LogRows(columns | stats | {STATS_JSON: adds.column("stats")}, text_stats.columns, flags)
 
     def _typed(self, parsed: pa.StructArray) -> Columns:
-        found: dict[str, pa.Array | None] = {}
+        columns: dict[str, pa.Array | None] = {}
         for kind, key in KINDS.items():
             for leaf in self._layout.leaves:
                 array = descendant(parsed, (key, *leaf.path))
                 if array is not None:
-                    found[column(kind, leaf.path)] = native_typed(array, kind, leaf)
+                    columns[column(kind, leaf.path)] = native_typed(array, kind, leaf)
         records, tight = (descendant(parsed, (name,)) for name in ("numRecords", "tightBounds"))
         if records is not None and pa.types.is_signed_integer(records.type):
             counts = records.cast(pa.int64())
-            found[NUM_RECORDS] = pc.if_else(pc.less(counts, 0), pa.nulls(1, pa.int64())[0], counts)
+            columns[NUM_RECORDS] = pc.if_else(pc.less(counts, 0), pa.nulls(1, pa.int64())[0], counts)
         if tight is not None and pa.types.is_boolean(tight.type):
-            found[TIGHT_BOUNDS] = tight
-        return {name: array for name, array in found.items() if array is not None}
+            columns[TIGHT_BOUNDS] = tight
+        return {name: array for name, array in columns.items() if array is not None}
 
 
 @dataclass(slots=True)
@@ -196,18 +196,18 @@ class DigestList:
 
 def live_digests(snapshot: Snapshot, reader: RowReader) -> Digested:
     """The live files of a snapshot, by the last action of each key."""
-    found, orders, adds = DigestList(), [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
-    for some in actions(snapshot):
-        if not some.keys:
+    digests, orders, adds = DigestList(), [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    for batch in actions(snapshot):
+        if not batch.keys:
             continue
-        if some.adds is None:
-            found.add_keys(some.keys)
+        if batch.adds is None:
+            digests.add_keys(batch.keys)
         else:
-            rows = reader.read(some.adds)
-            found.add(some.keys, rows.columns, reader, rows.flags, rows.texts)
-        orders.append(np.full(len(some.keys), some.order, np.int64))
-        adds.append(np.full(len(some.keys), some.adds is not None, np.bool_))
-    rows_, order, is_add = found.close(), np.concatenate(orders), np.concatenate(adds)
+            rows = reader.read(batch.adds)
+            digests.add(batch.keys, rows.columns, reader, rows.flags, rows.texts)
+        orders.append(np.full(len(batch.keys), batch.order, np.int64))
+        adds.append(np.full(len(batch.keys), batch.adds is not None, np.bool_))
+    rows_, order, is_add = digests.close(), np.concatenate(orders), np.concatenate(adds)
     ranked = np.lexsort((order, rows_.keys[:, 0], rows_.keys[:, 1]))
     keys = rows_.keys[ranked]
     last = np.ones(len(keys), np.bool_)
@@ -218,16 +218,16 @@ def live_digests(snapshot: Snapshot, reader: RowReader) -> Digested:
 
 def live_rows_of(snapshot: Snapshot, reader: RowReader, wanted: set[bytes]) -> dict[bytes, tuple[LogRows, int]]:
     """The live rows of some keys, by the digest of each key."""
-    found: dict[bytes, tuple[LogRows, int]] = {}
-    for some in actions(snapshot):
-        hits = [(row, key) for row, key in enumerate(map(_digest, some.keys)) if key in wanted]
-        if some.adds is None:
+    live: dict[bytes, tuple[LogRows, int]] = {}
+    for batch in actions(snapshot):
+        hits = [(row, key) for row, key in enumerate(map(_digest, batch.keys)) if key in wanted]
+        if batch.adds is None:
             for _, key in hits:
-                found.pop(key, None)
+                live.pop(key, None)
         elif hits:
-            rows = reader.read(some.adds.take(pa.array([row for row, _ in hits])))
-            found |= {key: (rows, place) for place, (_, key) in enumerate(hits)}
-    return found
+            rows = reader.read(batch.adds.take(pa.array([row for row, _ in hits])))
+            live |= {key: (rows, place) for place, (_, key) in enumerate(hits)}
+    return live
 
 
 def _digest(key: bytes) -> bytes:

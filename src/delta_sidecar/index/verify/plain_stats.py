@@ -75,22 +75,22 @@ class StatsReader:
         self._tree |= {"numRecords": (NUM_RECORDS, _count, _always), "tightBounds": (TIGHT_BOUNDS, _boolean, _always)}
 
     def read(self, texts: Sequence[str | None]) -> DumbStats:
-        found = _Reading()
+        reading = _Reading()
         for row, text in enumerate(texts):
             if text is not None:
-                self._row(text, row, found)
-        built = {name: self._array(name, values, len(texts)) for name, values in found.values.items()}
-        return DumbStats(built, dict(found.lost), found.more, found.otherwise)
+                self._row(text, row, reading)
+        built = {name: self._array(name, values, len(texts)) for name, values in reading.values.items()}
+        return DumbStats(built, dict(reading.lost), reading.more, reading.otherwise)
 
-    def _row(self, text: str, row: int, found: _Reading) -> None:
+    def _row(self, text: str, row: int, reading: _Reading) -> None:
         try:
             content = _DECODER.decode(text)
         except (msgspec.DecodeError, UnicodeError):
             content = None
         if isinstance(content, dict):
-            _walk(content, self._tree, row, found)
+            _walk(content, self._tree, row, reading)
         else:
-            found.more.append(row)
+            reading.more.append(row)
 
     def _array(self, name: str, values: dict[int, Any], count: int) -> pa.Array:
         spread = [values.get(row) for row in range(count)]
@@ -112,7 +112,7 @@ def _tree(leaves: Sequence[Leaf], kind: str) -> _Tree:
     return root
 
 
-def _walk(content: dict[str, Any], tree: _Tree, row: int, found: _Reading) -> None:
+def _walk(content: dict[str, Any], tree: _Tree, row: int, reading: _Reading) -> None:
     for key, value in content.items():
         if value is None:
             continue
@@ -121,15 +121,15 @@ def _walk(content: dict[str, Any], tree: _Tree, row: int, found: _Reading) -> No
             name, parse, comes_back = node
             known, exact = parse(value)
             if known is not None:
-                found.values[name][row] = known
+                reading.values[name][row] = known
                 if not comes_back(value, known):
-                    found.otherwise.append(row)
+                    reading.otherwise.append(row)
             if not exact:
-                found.lost[name].append(row)
+                reading.lost[name].append(row)
         elif type(node) is dict and type(value) is dict:
-            _walk(value, node, row, found)
+            _walk(value, node, row, reading)
         elif _says(value):
-            found.more.append(row)
+            reading.more.append(row)
 
 
 def _says(value: Any) -> bool:

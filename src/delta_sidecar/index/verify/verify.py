@@ -79,17 +79,17 @@ class VerifyReport:
 def verify_index(store: Store, version: int | None = None, most_named: int = 20) -> VerifyReport:
     """Check the index of a version, or the newest one of the table; so many files that are off are named."""
     head = load_snapshot(store, version)
-    found = [entry for entry in listed_manifests(store) if version is None or entry[0] == version]
-    if not found:
+    manifests = [entry for entry in listed_manifests(store) if version is None or entry[0] == version]
+    if not manifests:
         what = "no index" if version is None else f"no index of version {version}"
         return VerifyReport(version, 0, (f"{what}; build it with `sidecar build`",))
     notes = [
         f"{directory}/{manifest_name(newer)} is of a table that was here before: it is beyond the newest version, "
         f"{head.version}, and is not read"
-        for newer, directory, _ in found
+        for newer, directory, _ in manifests
         if newer > head.version
     ]
-    newest, directory, _ = found[min(len(notes), len(found) - 1)]
+    newest, directory, _ = manifests[min(len(notes), len(manifests) - 1)]
     path = f"{directory}/{manifest_name(newest)}"
     if newest > head.version:
         stale = f"{path} is stale: the table's newest version is {head.version}; build the index again"
@@ -175,22 +175,22 @@ class _Check:
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file was copied or touched")
 
     def _state(self) -> Iterator[str]:
-        told, known = self.manifest, self.snapshot
-        if _protocol(told.protocol) != _protocol(known.protocol):
-            yield f"{self.name} has another protocol than version {told.version} of the table"
-        if _metadata(told.metadata) != _metadata(known.metadata):
-            yield f"{self.name} has other metadata than version {told.version} of the table"
-        if told.schema_hash != schema_hash(told.metadata.schemaString):
+        manifest, known = self.manifest, self.snapshot
+        if _protocol(manifest.protocol) != _protocol(known.protocol):
+            yield f"{self.name} has another protocol than version {manifest.version} of the table"
+        if _metadata(manifest.metadata) != _metadata(known.metadata):
+            yield f"{self.name} has other metadata than version {manifest.version} of the table"
+        if manifest.schema_hash != schema_hash(manifest.metadata.schemaString):
             yield f"{self.name} has a schema hash that is not its schema's"
 
     def _sums(self) -> Iterator[str]:
-        told = self.manifest
-        if (told.files, told.bytes, told.records) != totals(told.parts):
+        manifest = self.manifest
+        if (manifest.files, manifest.bytes, manifest.records) != totals(manifest.parts):
             yield f"{self.name}: its totals are not those of its parts"
-        names = [part.id for part in told.parts]
+        names = [part.id for part in manifest.parts]
         yield from (f"{self.name} names part {name} twice" for name in sorted({n for n in names if names.count(n) > 1}))
         try:
-            highs = PartOrder.of(told.parts, self.layout.sort).highs
+            highs = PartOrder.of(manifest.parts, self.layout.sort).highs
         except CorruptIndexError as error:
             yield f"{self.name}: {error}"
             return
@@ -205,7 +205,7 @@ class _Check:
 
     def _parts(self, reader: RowReader) -> Digested | None:
         """The digests of all rows; None where a part cannot be read."""
-        found = DigestList()
+        digests = DigestList()
         broken = False
         for part in self.manifest.parts:
             try:
@@ -221,8 +221,8 @@ class _Check:
                 broken = True
                 continue
             columns, extra = self.columns(rows)
-            found.add(self.keys(columns), columns, reader, extra)
-        return None if broken else found.close()
+            digests.add(self.keys(columns), columns, reader, extra)
+        return None if broken else digests.close()
 
     def _note_off_bucket(self, rows: pa.Table, part: PartEntry) -> None:
         """The table's own fault, not the index's: readers go by the files' bounds there."""
@@ -252,8 +252,8 @@ class _Check:
 
     def keys(self, columns: dict[str, pa.Array]) -> list[bytes]:
         maker = KeyMaker(self.store.root_uri)
-        found: list[bytes] = maker.keys(columns["path"], columns["deletion_vector"]).to_pylist()
-        return found
+        keys: list[bytes] = maker.keys(columns["path"], columns["deletion_vector"]).to_pylist()
+        return keys
 
 
 def _protocol(protocol: Protocol) -> tuple[Any, ...]:
@@ -278,13 +278,13 @@ class _Comparison:
         """What differs, the first of it told file by file."""
         log = self._log()
         suspects = _suspects(log, self.index)
-        told: list[str] = []
+        lines: list[str] = []
         for at in range(0, len(suspects), _AT_ONCE):
-            told += self._look(suspects[at : at + _AT_ONCE])
-            if len(told) > (most := self.check.most_named):
-                rest = len(told) - most + max(0, len(suspects) - at - _AT_ONCE)
-                return [*told[:most], f"and {rest:,} more files may differ"]
-        return told
+            lines += self._look(suspects[at : at + _AT_ONCE])
+            if len(lines) > (most := self.check.most_named):
+                rest = len(lines) - most + max(0, len(suspects) - at - _AT_ONCE)
+                return [*lines[:most], f"and {rest:,} more files may differ"]
+        return lines
 
     def _log(self) -> Digested:
         """The log's rows. A broken checkpoint means the next base, as for every reader."""
@@ -301,29 +301,29 @@ class _Comparison:
         wanted = set(keys)
         logged = live_rows_of(self.check.snapshot, self.reader, wanted)
         indexed = self._indexed(wanted)
-        told: list[str] = []
+        lines: list[str] = []
         for key in keys:
             ours = indexed.get(key, [])
             if key not in logged:
-                told += [f"{_name(ours[0])} is in the index and not live" if ours else "a file is not live"]
+                lines += [f"{_name(ours[0])} is in the index and not live" if ours else "a file is not live"]
             elif len(ours) != 1:
                 rows, row = logged[key]
                 path = rows.columns["path"][row].as_py()
-                told.append(f"{path} is {'missing from the index' if not ours else f'in the index {len(ours)} times'}")
+                lines.append(f"{path} is {'missing from the index' if not ours else f'in the index {len(ours)} times'}")
             else:
-                told += _differences(logged[key], ours[0], self.reader)
-        return told
+                lines += _differences(logged[key], ours[0], self.reader)
+        return lines
 
     def _indexed(self, wanted: set[bytes]) -> dict[bytes, list[dict[str, Any]]]:
-        found: dict[bytes, list[dict[str, Any]]] = {}
+        rows_by_key: dict[bytes, list[dict[str, Any]]] = {}
         for part in self.check.manifest.parts:
             columns, extra = self.check.columns(self.check.rows(part))
             digests = key_digests(self.check.keys(columns))
             for row, key in enumerate(map(bytes, digests)):
                 if key in wanted:
                     values = {name: _plain(array, row) for name, array in columns.items()}
-                    found.setdefault(key, []).append(values | {_EXTRA_KEY: bool(extra[row])})
-        return found
+                    rows_by_key.setdefault(key, []).append(values | {_EXTRA_KEY: bool(extra[row])})
+        return rows_by_key
 
 
 def _suspects(log: Digested, index: Digested) -> list[bytes]:
@@ -368,14 +368,14 @@ def _differences(logged: tuple[LogRows, int], ours: dict[str, Any], reader: RowR
     """What differs of one file. A checkpoint may have dropped stats that the index still knows."""
     rows, row = logged
     text, kept, flags = _plain(rows.columns[STATS_JSON], row), ours.get(STATS_JSON), int(rows.flags[row])
-    told: list[str] = []
+    lines: list[str] = []
     for name in (*reader.core, *reader.stats):
         said = {"": _plain(rows.columns.get(name), row), "text": _plain(rows.texts.get(name), row)}
         dropped = text is None and said[""] is None and name in reader.stats
         if not dropped and ours.get(name) not in (said[""], said["text"] if said["text"] is not None else said[""]):
-            told.append(f"{_name(ours)}: {'.'.join(path_of(name))} is {ours.get(name)!r}, the log says {said['']!r}")
+            lines.append(f"{_name(ours)}: {'.'.join(path_of(name))} is {ours.get(name)!r}, the log says {said['']!r}")
     if text is not None and kept is not None and kept != text:
-        told.append(f"{_name(ours)}: its stats_json is not the text of the log")
+        lines.append(f"{_name(ours)}: its stats_json is not the text of the log")
     if kept is None and (flags & LOST or (flags & MORE and not ours[_EXTRA_KEY])):
-        told.append(f"{_name(ours)}: its stats say more than the index holds, and their text was not kept")
-    return told
+        lines.append(f"{_name(ours)}: its stats say more than the index holds, and their text was not kept")
+    return lines
