@@ -157,20 +157,20 @@ class DeltaTable:
         return self._snapshot.schema
 
     def metadata(self) -> TableMetadata:
-        found = self._snapshot.metadata
+        metadata = self._snapshot.metadata
         return TableMetadata(
-            id=found.id,
-            name=found.name,
-            description=found.description,
-            partition_columns=list(found.partitionColumns),
-            created_time=found.createdTime,
-            configuration=found.properties,
+            id=metadata.id,
+            name=metadata.name,
+            description=metadata.description,
+            partition_columns=list(metadata.partitionColumns),
+            created_time=metadata.createdTime,
+            configuration=metadata.properties,
         )
 
     def protocol(self) -> ProtocolVersions:
-        found = self._snapshot.protocol
+        protocol = self._snapshot.protocol
         return ProtocolVersions(
-            found.minReaderVersion, found.minWriterVersion, found.writerFeatures, found.readerFeatures
+            protocol.minReaderVersion, protocol.minWriterVersion, protocol.writerFeatures, protocol.readerFeatures
         )
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
@@ -380,8 +380,8 @@ def _closing(scan: FileScan) -> Iterator[FileInfo]:
 
 
 def _all_of(terms: Sequence[Expression | None]) -> Expression | None:
-    given = tuple(term for term in terms if term is not None)
-    return And(given) if len(given) > 1 else next(iter(given), None)
+    conditions = tuple(term for term in terms if term is not None)
+    return And(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def _checked_version(version: int | None) -> int | None:

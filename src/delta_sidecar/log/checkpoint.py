@@ -234,23 +234,23 @@ def _sidecar_meta(store: Store, sidecar: actions.Sidecar) -> ObjectMeta:
 
 
 def _find_sidecars(top: LogParquet) -> list[actions.Sidecar]:
-    found = _structs(top, "sidecar", "path")
-    return [actions.Sidecar(s["path"], s.get("sizeInBytes")) for s in found]
+    structs = _structs(top, "sidecar", "path")
+    return [actions.Sidecar(s["path"], s.get("sizeInBytes")) for s in structs]
 
 
 def _find_state(files: Sequence[LogParquet]) -> CheckpointState:
     """Protocol and metadata, wherever they stand, read together."""
-    found = CheckpointState(None, None)
+    state = CheckpointState(None, None)
     for file in files:
         groups = {*file.groups_with("protocol.minReaderVersion"), *file.groups_with("metaData.id")}
         for batch in file.batches(sorted(groups), file.select("protocol", "metaData"), 65_536):
-            found = CheckpointState(
-                found.protocol or next(map(_protocol, _actions(batch, "protocol", "minReaderVersion")), None),
-                found.metadata or next(map(_metadata, _actions(batch, "metaData", "id")), None),
+            state = CheckpointState(
+                state.protocol or next(map(_protocol, _actions(batch, "protocol", "minReaderVersion")), None),
+                state.metadata or next(map(_metadata, _actions(batch, "metaData", "id")), None),
             )
-            if found.protocol and found.metadata:
-                return found
-    return found
+            if state.protocol and state.metadata:
+                return state
+    return state
 
 
 def _protocol(fields: dict[str, Any]) -> actions.Protocol:

@@ -113,12 +113,12 @@ def _plain_type(data_type: pa.DataType) -> pa.DataType:
 
 def normal(array: pa.Array | None, name: str, count: int) -> pa.Array:
     """A column of a source in the type of `FILE_SCHEMA`; nulls where the source has none."""
-    wanted = FILE_SCHEMA.field(name).type
+    target = FILE_SCHEMA.field(name).type
     if array is None:
-        return nulls(count, wanted)
+        return nulls(count, target)
     if name == "deletion_vector":
         return _deletion_vectors(array)
-    return array if array.type == wanted else array.cast(wanted)
+    return array if array.type == target else array.cast(target)
 
 
 def _deletion_vectors(array: pa.StructArray) -> pa.StructArray:

@@ -205,14 +205,14 @@ def file_batches(
     blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker
 ) -> Iterator[CommitBatch[pa.RecordBatch]]:
     """As `file_actions`, with the adds as rows of `columns`."""
-    for found in file_actions(blocks, path, columns, maker):
-        yield CommitBatch(rows_of([(path, found.adds)], columns), found.add_keys, found.remove_keys)
+    for batch in file_actions(blocks, path, columns, maker):
+        yield CommitBatch(rows_of([(path, batch.adds)], columns), batch.add_keys, batch.remove_keys)
 
 
 def rows_of(adds: Sequence[tuple[str, Adds]], columns: Sequence[str]) -> pa.RecordBatch:
     """Rows of adds out of several commits, each with its path."""
     try:
-        return add_rows([add for _, some in adds for add in some], columns)
+        return add_rows([add for _, commit_adds in adds for add in commit_adds], columns)
     except OverflowError:
         if len(adds) > 1:
             for one in adds:

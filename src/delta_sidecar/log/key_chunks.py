@@ -46,12 +46,12 @@ class KeyChunk:
         """Keys in any order, or in theirs."""
         ends = pc.min_max(keys, memory_pool=arrays.streaming_pool())
         least, greatest = ends["min"].as_py(), ends["max"].as_py()
-        found = KeyBytes.of(keys)
+        key_bytes = KeyBytes.of(keys)
         prefix = _common_prefix(least, greatest)
-        suffix = _common_suffix(found, greatest, len(prefix))
+        suffix = _common_suffix(key_bytes, greatest, len(prefix))
         if prefix or suffix:
             # Without an end, Arrow's kernel fails on keys that are no longer than the prefix.
-            end = -len(suffix) or int(found.lengths.max())
+            end = -len(suffix) or int(key_bytes.lengths.max())
             keys = pc.binary_slice(keys, len(prefix), end, memory_pool=arrays.streaming_pool())
         affixes = arrays.binaries([prefix, suffix, b""]) if prefix or suffix else _NO_AFFIXES
         return cls(prefix, keys, suffix, least, greatest, affixes, is_ascending)
@@ -116,8 +116,8 @@ class OrderedKeys:
         # The greatest path may be followed by the id of a deletion vector, after a zero byte.
         beyond = high + b"\1"
         near = [chunk for chunk in self.chunks if low <= chunk.greatest and chunk.least < beyond]
-        found = [Span(chunk, chunk.place(low), chunk.place(beyond)) for chunk in near]
-        return [span for span in found if len(span)]
+        spans = [Span(chunk, chunk.place(low), chunk.place(beyond)) for chunk in near]
+        return [span for span in spans if len(span)]
 
 
 def _common_prefix(least: bytes, greatest: bytes) -> bytes:

@@ -66,9 +66,9 @@ def hash_keys(keys: pa.BinaryArray) -> Hashes:
     """A 64-bit hash of every byte of each key."""
     if not len(keys):
         return np.empty(0, np.uint64)
-    found = KeyBytes.of(keys)
-    hashes = found.lengths.astype(np.uint64) * _MULTIPLIER
-    _mix_words(hashes, found)
+    key_bytes = KeyBytes.of(keys)
+    hashes = key_bytes.lengths.astype(np.uint64) * _MULTIPLIER
+    _mix_words(hashes, key_bytes)
     hashes ^= hashes >> np.uint64(32)
     hashes *= _OTHER
     hashes ^= hashes >> np.uint64(32)

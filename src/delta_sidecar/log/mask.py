@@ -326,11 +326,11 @@ class HashRun:
 
     def _equal(self, keys: pa.BinaryArray, rows: NDArray[np.int64], at: NDArray[np.int64]) -> Flags:
         """Chunk by chunk: taking from all of them together would copy every key of the run first."""
-        wanted, same, first = self.order[at], np.zeros(len(rows), np.bool_), 0
+        places, same, first = self.order[at], np.zeros(len(rows), np.bool_), 0
         for chunk in self.chunks:
-            here = np.flatnonzero((wanted >= first) & (wanted < first + len(chunk)))
+            here = np.flatnonzero((places >= first) & (places < first + len(chunk)))
             if len(here):
-                same[here] = _same(chunk.take(wanted[here] - first), take(keys, rows[here]))
+                same[here] = _same(chunk.take(places[here] - first), take(keys, rows[here]))
             first += len(chunk)
         return same
 

@@ -161,19 +161,19 @@ _PREFERENCE = {Kind.UUID_CHECKPOINT: 2, Kind.MULTI_PART_CHECKPOINT: 1, Kind.CLAS
 
 def _complete(candidates: Iterable[tuple[LogName, ObjectMeta]]) -> tuple[CheckpointFiles, ...]:
     """Checkpoints of which every file is there, the best first."""
-    found: list[CheckpointFiles] = []
+    checkpoints: list[CheckpointFiles] = []
     parts: dict[tuple[int, int], dict[int, ObjectMeta]] = {}
     for name, meta in candidates:
         if name.kind is Kind.MULTI_PART_CHECKPOINT:
             parts.setdefault((name.version, name.parts), {})[name.part] = meta
         else:
-            found.append(CheckpointFiles(name.version, name.kind, (meta,)))
+            checkpoints.append(CheckpointFiles(name.version, name.kind, (meta,)))
     for (version, count), by_part in parts.items():
         if sorted(by_part) == list(range(1, count + 1)):
             files = tuple(by_part[i] for i in range(1, count + 1))
-            found.append(CheckpointFiles(version, Kind.MULTI_PART_CHECKPOINT, files))
-    found.sort(key=lambda c: (c.version, _PREFERENCE[c.kind], len(c.files), c.files[0].path), reverse=True)
-    return tuple(found)
+            checkpoints.append(CheckpointFiles(version, Kind.MULTI_PART_CHECKPOINT, files))
+    checkpoints.sort(key=lambda c: (c.version, _PREFERENCE[c.kind], len(c.files), c.files[0].path), reverse=True)
+    return tuple(checkpoints)
 
 
 def _with_compacted(

@@ -122,17 +122,17 @@ def _load(
     limits: CommitLimits | None,
     find: Callable[[Store, int | None, CommitBytes], Discovery],
 ) -> Snapshot:
-    found = find(store, version, CommitBytes(store, limits))
-    return snapshot_of(store, found, _pin(store, found.listing, version))
+    discovery = find(store, version, CommitBytes(store, limits))
+    return snapshot_of(store, discovery, _pin(store, discovery.listing, version))
 
 
-def snapshot_of(store: Store, found: Discovery, version: int, known: Snapshot | None = None) -> Snapshot:
+def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapshot | None = None) -> Snapshot:
     """A version of a log that has been listed. What a `known` older version says of itself is not looked for again."""
-    listing = found.listing
-    segment = _segment_on_other(listing, version, found.other)
-    if segment is None and found.other is not None:
-        reason = f"{found.other} was not used: too much was committed after it, or a commit is missing"
-        found = replace(found, passed_over="; ".join(filter(None, [found.passed_over, reason])))
+    listing = discovery.listing
+    segment = _segment_on_other(listing, version, discovery.other)
+    if segment is None and discovery.other is not None:
+        reason = f"{discovery.other} was not used: too much was committed after it, or a commit is missing"
+        discovery = replace(discovery, passed_over="; ".join(filter(None, [discovery.passed_over, reason])))
     if segment is None:
         bases = listing.bases(version)
         try:
@@ -142,7 +142,7 @@ def snapshot_of(store: Store, found: Discovery, version: int, known: Snapshot | 
                 raise
             listing = list_log(store, 0)
             segment = listing.segment(version, None)
-    return _StateFinder(store, replace(found, listing=listing), segment, known).snapshot()
+    return _StateFinder(store, replace(discovery, listing=listing), segment, known).snapshot()
 
 
 _WORTH = 4
@@ -191,13 +191,13 @@ def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | OtherBas
 class _StateFinder:
     """Finds protocol and metadata: the newest at or below the version, from the cheapest place that has them."""
 
-    def __init__(self, store: Store, found: Discovery, segment: Segment, known: Snapshot | None) -> None:
+    def __init__(self, store: Store, discovery: Discovery, segment: Segment, known: Snapshot | None) -> None:
         self._store = store
         self._known = known
-        self._found = found
-        self._listing = found.listing
+        self._discovery = discovery
+        self._listing = discovery.listing
         self._segment = segment
-        self._notes = list(found.notes)
+        self._notes = list(discovery.notes)
         self._protocol: Protocol | None = None
         self._metadata: Metadata | None = None
         self._opened: Checkpoint | None = None
@@ -215,10 +215,10 @@ class _StateFinder:
             protocol=self._protocol,
             metadata=self._metadata,
             listing=self._listing,
-            commits=self._found.commits,
+            commits=self._discovery.commits,
             state_source=source,
             notes=tuple(self._notes),
-            passed_over=self._found.passed_over,
+            passed_over=self._discovery.passed_over,
             opened=self._opened,
         )
 
@@ -234,7 +234,7 @@ class _StateFinder:
     def _is_sound(self, commit: CommitRange) -> bool:
         maker = KeyMaker(self._store.root_uri)
         try:
-            return is_reconciled(self._found.commits.blocks(commit.file), commit.file.path, maker)
+            return is_reconciled(self._discovery.commits.blocks(commit.file), commit.file.path, maker)
         except (CorruptLogError, ObjectNotFoundError):
             return False
 
@@ -247,13 +247,13 @@ class _StateFinder:
         base = self._segment.base
         if base is None or isinstance(base, CheckpointFiles):
             return None
-        return self._from_log() if self._found.commits.holds(c.file for c in self._segment.commits) else None
+        return self._from_log() if self._discovery.commits.holds(c.file for c in self._segment.commits) else None
 
     def _from_checksum(self) -> bool:
         meta = self._segment.checksum
         if meta is None or meta.size == 0:
             return False
-        self._found.commits.prefetch(c.file for c in self._segment.commits[-1:])
+        self._discovery.commits.prefetch(c.file for c in self._segment.commits[-1:])
         try:
             checksum = msgspec.json.decode(bytes(self._store.get(meta.path)), type=Checksum)
             if checksum.metadata is not None and checksum.metadata.schemaString:
@@ -280,7 +280,7 @@ class _StateFinder:
         """Newest first, down to the base; what a newer commit said stays."""
         known = self._known
         unread = [c for c in self._segment.commits if known is None or c.last > known.version]
-        for commit in newest_first(unread, self._found.commits):
+        for commit in newest_first(unread, self._discovery.commits):
             if self._complete:
                 return
             self._read_state(commit)
@@ -289,7 +289,7 @@ class _StateFinder:
             self._metadata = self._metadata or known.metadata
 
     def _read_state(self, commit: CommitRange) -> None:
-        blocks = self._found.commits.blocks(commit.file)
+        blocks = self._discovery.commits.blocks(commit.file)
         protocol: Protocol | None = None
         metadata: Metadata | None = None
         for lines in decode_lines(blocks, StateLine, commit.file.path, _may_hold_state):

@@ -56,15 +56,15 @@ class TailWalk:
         """Adds of neighbouring commits in lists of at most so many, but the first few commits each `alone`: a batch has
         a fixed cost of about a thousand rows."""
         adds = self.one_by_one(commits)
-        for some in islice(adds, alone):
-            yield [some]
+        for commit_adds in islice(adds, alone):
+            yield [commit_adds]
         held: list[AddsOfCommit] = []
         count = 0
-        for some in adds:
-            if held and count + len(some[1]) > most:
+        for commit_adds in adds:
+            if held and count + len(commit_adds[1]) > most:
                 yield held
                 held, count = [], 0
-            held.append(some)
-            count += len(some[1])
+            held.append(commit_adds)
+            count += len(commit_adds[1])
         if held:
             yield held

@@ -55,12 +55,12 @@ class _Clock:
         by_file = [v for v in self._versions if self._since is None or v < self._since]
         self._check_not_after_head(instant_ms)
         if by_commit and (not by_file or instant_ms >= (self._since_ms or 0)):
-            found = self._last_in_commit(by_commit, instant_ms)
+            version = self._last_in_commit(by_commit, instant_ms)
         else:
-            found = _last_by_file(self._file_times(by_file), instant_ms)
-        if found is None:
+            version = _last_by_file(self._file_times(by_file), instant_ms)
+        if version is None:
             raise self._out_of_bounds(instant_ms)
-        return found
+        return version
 
     def _check_not_after_head(self, instant_ms: int) -> None:
         if instant_ms > self._time(self._versions[-1]):
@@ -145,9 +145,9 @@ def transaction_version(snapshot: Snapshot, app_id: str) -> int | None:
     """How far an application has written, by its newest `txn` action."""
     snapshot = snapshot.on_checkpoint()
     for commit in newest_first(snapshot.segment.commits, snapshot.commits):
-        found = [t for t in _transactions(snapshot.commits, commit.file) if t.appId == app_id]
-        if found:
-            return found[-1].version
+        transactions = [t for t in _transactions(snapshot.commits, commit.file) if t.appId == app_id]
+        if transactions:
+            return transactions[-1].version
     base = snapshot.open_base()
     return None if base is None else base.transaction_version(app_id)
 

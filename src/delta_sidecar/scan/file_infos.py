@@ -88,12 +88,12 @@ def _by_runs(
 
 
 def _shared(known: dict[Any, Any], keys: tuple[str, ...], row: tuple[str | None, ...]) -> Mapping[str, str | None]:
-    found: Mapping[str, str | None] | None = known.get(row)
-    if found is None or tuple(found) != keys:
+    mapping: Mapping[str, str | None] | None = known.get(row)
+    if mapping is None or tuple(mapping) != keys:
         if len(known) >= 100_000:
             known.clear()
-        found = known[row] = MappingProxyType(dict(zip(keys, row, strict=True)))
-    return found
+        mapping = known[row] = MappingProxyType(dict(zip(keys, row, strict=True)))
+    return mapping
 
 
 def _regular(array: pa.MapArray) -> tuple[int | None, tuple[str, ...], pa.StringArray]:

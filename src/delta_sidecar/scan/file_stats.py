@@ -42,14 +42,14 @@ def file_stats(
     A path is the log's own, or says where the file is: a local path or URI, decoded or percent-encoded.
     """
     wanted = _WantedFiles(paths, parse_location(snapshot.store.root_uri))
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     with FileScan(snapshot, settings, columns=["path", "stats"]) as scan:
         for batch in scan:
             rows = batch.filter(wanted.among(batch.column("path")))
             if rows.num_rows:
-                found.append(_typed(rows, columns))
+                batches.append(_typed(rows, columns))
     schema = _schema(columns)
-    return pa.Table.from_batches(found, schema).combine_chunks().to_batches()[0] if found else _empty(schema)
+    return pa.Table.from_batches(batches, schema).combine_chunks().to_batches()[0] if batches else _empty(schema)
 
 
 class _WantedFiles:
@@ -64,11 +64,11 @@ class _WantedFiles:
 
     def among(self, paths: pa.StringArray) -> pa.BooleanArray:
         """Which of some paths of the log are asked for."""
-        asked = pc.is_in(paths, value_set=self._texts)
+        by_text = pc.is_in(paths, value_set=self._texts)
         if all_plain(paths):
-            return pc.or_(asked, pc.is_in(paths, value_set=self._below))
+            return pc.or_(by_text, pc.is_in(paths, value_set=self._below))
         places = (resolve_log_path(self._table, path).text in self._places for path in paths.to_pylist())
-        return pc.or_(asked, arrays.booleans(np.fromiter(places, np.bool_, len(paths))))
+        return pc.or_(by_text, arrays.booleans(np.fromiter(places, np.bool_, len(paths))))
 
 
 def _places(path: str, table: Location) -> Iterator[Location]:

@@ -174,12 +174,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _strategy(wanted: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
+def _strategy(strategy: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
     """The strategy of a scan and the reason for it."""
-    if wanted not in STRATEGIES:
-        raise OptionError(f"strategy is {wanted!r}; it takes one of {', '.join(STRATEGIES)}")
-    if wanted != "auto":
-        return wanted, "asked for"
+    if strategy not in STRATEGIES:
+        raise OptionError(f"strategy is {strategy!r}; it takes one of {', '.join(STRATEGIES)}")
+    if strategy != "auto":
+        return strategy, "asked for"
     tail = snapshot.segment
     if limit is not None:
         return "reverse", f"the newest commits may hold the {counted(limit, 'file')} asked for"

@@ -114,12 +114,12 @@ def planned(
 
 def _disjoint(segments: Sequence[ByteRange]) -> tuple[ByteRange, ...]:
     """Overlapping ranges too long to share a block: the later one begins where the earlier one ends."""
-    found: list[ByteRange] = []
+    ranges: list[ByteRange] = []
     for segment in segments:
-        start = max(segment.start, found[-1].end) if found else segment.start
+        start = max(segment.start, ranges[-1].end) if ranges else segment.start
         if start < segment.end:
-            found.append(ByteRange(start, segment.end - start))
-    return tuple(found)
+            ranges.append(ByteRange(start, segment.end - start))
+    return tuple(ranges)
 
 
 def _start(segment: ByteRange) -> int:

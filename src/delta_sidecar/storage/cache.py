@@ -34,11 +34,11 @@ class Cache:
     def get(self, key: Hashable) -> Any:
         """What was kept under a key; None if nothing is."""
         with self._lock:
-            found = self._held.get(key)
-            if found is None:
+            entry = self._held.get(key)
+            if entry is None:
                 return None
             self._held.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def put(self, key: Hashable, value: Any, size: int) -> None:
         """Keep a value of about `size` bytes, unless it is larger than all there is room for."""
@@ -68,8 +68,8 @@ class Cache:
                 self._drop(next(iter(self._held)))
 
     def _drop(self, key: Hashable) -> None:
-        found = self._held.pop(key, None)
-        self._size -= 0 if found is None else found[1]
+        entry = self._held.pop(key, None)
+        self._size -= 0 if entry is None else entry[1]
 
 
 shared_cache = Cache()

@@ -133,9 +133,9 @@ def _azure_host(location: Location, options: StoreOptions) -> dict[str, str]:
     host = location.authority.partition("@")[2]
     if not host:
         return {}
-    found = {"account_name": location.account or ""}
+    config = {"account_name": location.account or ""}
     if "endpoint" not in options.config and not host.endswith(".dfs.core.windows.net"):
-        found["endpoint"] = f"https://{host.replace('.dfs.', '.blob.', 1)}"
+        config["endpoint"] = f"https://{host.replace('.dfs.', '.blob.', 1)}"
     if "fabric.microsoft.com" in host:
-        found["use_fabric_endpoint"] = "true"
-    return found
+        config["use_fabric_endpoint"] = "true"
+    return config

@@ -81,8 +81,8 @@ class LocalStore:
     def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
         directory = prefix.rpartition("/")[0]
         with self._errors(prefix):
-            found = self._walk(f"{directory}/" if directory else "", prefix, offset, before)
-            while page := list(islice(found, LIST_PAGE)):
+            metas = self._walk(f"{directory}/" if directory else "", prefix, offset, before)
+            while page := list(islice(metas, LIST_PAGE)):
                 yield page
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
@@ -145,8 +145,8 @@ class LocalStore:
         """The entries of a directory that are wanted or may hold what is; a directory's name ends in `/`, which
         puts its files in path order."""
         try:
-            with os.scandir(f"{self._root}/{below}") as found:
-                for entry in found:
+            with os.scandir(f"{self._root}/{below}") as entries:
+                for entry in entries:
                     name = f"{below}{entry.name}/" if entry.is_dir() else below + entry.name
                     if (name > offset and name.startswith(prefix)) or (
                         name[-1] == "/" and _holds(name, prefix, offset)

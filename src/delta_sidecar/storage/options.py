@@ -168,14 +168,14 @@ def _named(service: Service, source: Mapping[str, str] | None, where: str) -> di
     """The options of one source by obstore's name; of two spellings of one name the last given counts."""
     if source is not None and not isinstance(source, Mapping):
         raise OptionError(f"{where} must be a mapping of names to values, not {type(source).__name__}")
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for key, value in (source or {}).items():
         name, text = service.name(str(key)), _text(value)
         if name is None:
             log.debug("%s: %r means nothing to this store, ignored", where, key)
         elif text:
-            found[name] = text
-    return found
+            options[name] = text
+    return options
 
 
 def _environment(service: Service, variables: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -185,17 +185,17 @@ class RangedFile(ReadOnlyFile):
 
     def _requests(self, start: int, end: int) -> list[Block]:
         """The blocks of a read; neighbours that it takes whole and nobody has sent for are one request."""
-        found: list[Block] = []
+        requests: list[Block] = []
         before = False
         with self._lock:
             for block in self._plan.blocks(start, end):
                 whole = self._is_taken_whole(block, start, end)
-                if whole and before and found[-1].segment == block.segment:
-                    found[-1] = Block(found[-1].start, block.end - found[-1].start, block.segment)
+                if whole and before and requests[-1].segment == block.segment:
+                    requests[-1] = Block(requests[-1].start, block.end - requests[-1].start, block.segment)
                 else:
-                    found.append(block)
+                    requests.append(block)
                 before = whole
-        return found
+        return requests
 
     def _is_taken_whole(self, block: Block, start: int, end: int) -> bool:
         planned = self._plan.planned and block.segment >= 0 and block not in self._held

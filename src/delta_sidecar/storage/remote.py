@@ -105,9 +105,9 @@ class ObstoreStore:
         after = self._key(offset) if offset else None
         with translated(self._location, prefix):
             for page in self._in_order(obstore.list(self._inner, directory, offset=after, chunk_size=LIST_PAGE)):
-                found = [m for m in page if m.path > offset and m.path.startswith(prefix)]
-                if found := [m for m in found if not before or m.path < before]:
-                    yield found
+                metas = [m for m in page if m.path > offset and m.path.startswith(prefix)]
+                if metas := [m for m in metas if not before or m.path < before]:
+                    yield metas
                 last = page[-1].path
                 if (last > prefix and not last.startswith(prefix)) or (before and last >= before):
                     return
@@ -130,12 +130,12 @@ class ObstoreStore:
         """The etag as the store spells it, if it is still the expected one."""
         try:
             with translated(self._location, path):
-                found = obstore.head(self._inner, self._key(path))["e_tag"]
+                etag = obstore.head(self._inner, self._key(path))["e_tag"]
         except ObjectNotFoundError:
-            found = None
-        if found is None or _bare(found) != expected:
+            etag = None
+        if etag is None or _bare(etag) != expected:
             raise self._changed(path)
-        return found
+        return etag
 
     def _changed(self, path: str) -> ObjectChangedError:
         return ObjectChangedError(f"{self._place(path)} is not the object that was to be replaced")
@@ -150,7 +150,7 @@ class ObstoreStore:
     def _in_order(self, pages: Iterable[Sequence[Listed]]) -> Iterator[list[ObjectMeta]]:
         """Non-empty pages in path order. A service that breaks its promise (hierarchical Azure accounts sort `/`
         before all else) is put right as long as nothing out of order has gone out; then it is an error."""
-        metas = ([self._meta(listed) for listed in page] for page in pages if page)
+        metas = ([self._meta(entry) for entry in page] for page in pages if page)
         last = ""
         for page in metas:
             if not self._ordered or not _is_sorted(page):
@@ -160,9 +160,9 @@ class ObstoreStore:
             last = page[-1].path
             yield page
 
-    def _meta(self, listed: Listed) -> ObjectMeta:
-        modified = int(listed["last_modified"].timestamp() * 1000)
-        return ObjectMeta(self._relative(listed["path"]), listed["size"], modified, _bare(listed["e_tag"]))
+    def _meta(self, entry: Listed) -> ObjectMeta:
+        modified = int(entry["last_modified"].timestamp() * 1000)
+        return ObjectMeta(self._relative(entry["path"]), entry["size"], modified, _bare(entry["e_tag"]))
 
     def _relative(self, key: str) -> str:
         return key[len(self._prefix) :]
