@@ -232,8 +232,8 @@ class _OpenFile:
         """A row group too large to hold: once over the predicate's columns, once more if a row matches."""
         keep = self._live(span)
         if self.request.row_predicate is not None:
-            found = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
-            keep = _both(keep, pa.chunked_array([mask for masks in found for mask in masks], pa.bool_()))
+            chunks = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
+            keep = _both(keep, pa.chunked_array([mask for masks in chunks for mask in masks], pa.bool_()))
             if not _any(keep):
                 return
         start = 0

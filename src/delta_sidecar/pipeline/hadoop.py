@@ -42,10 +42,10 @@ def spark_uri(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | 
 def hadoop_options(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings (`fs.…`) Spark's file systems need to reach a place; empty for a local one."""
     location = parse_location(uri)
-    found = _SERVICES.get(location.scheme)
-    if found is None:
+    entry = _SERVICES.get(location.scheme)
+    if entry is None:
         return {}
-    service, settings = found
+    service, settings = entry
     return settings(location, read_options(service, storage_options))
 
 

@@ -68,14 +68,14 @@ class FilePruner:
         column of the rows."""
         times = list(dict.fromkeys(bucket.time for bucket in self._buckets))
         bounds = FileBounds(rows, times, self.timezone, widen=False, texts=texts)
-        found = np.zeros(0 if rows is None else rows.num_rows, np.bool_)
+        flags = np.zeros(0 if rows is None else rows.num_rows, np.bool_)
         for bucket in self._buckets:
             values = [bounds.bounds(column) for column in bucket.columns]
             time = bounds.bounds(bucket.time)
             known = [value.minimum for value in values if value is not None]
             if time is not None and len(known) == len(values):
-                found |= contradicted(bucket.form, known, time.minimum, time.maximum, time.null_count)
-        return found
+                flags |= contradicted(bucket.form, known, time.minimum, time.maximum, time.null_count)
+        return flags
 
     def _pruned(self, rows: pa.RecordBatch, condition: Expression | None) -> pa.RecordBatch:
         if condition is None or not rows.num_rows:

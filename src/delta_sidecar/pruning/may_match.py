@@ -99,13 +99,13 @@ def _may(expression: Expression, wanted: bool, source: BoundsSource, count: int)
 
 
 def _combined(terms: Sequence[Expression], wanted: bool, source: BoundsSource, count: int, every: bool) -> Flags:
-    found = np.full(count, every)
+    result = np.full(count, every)
     for term in terms:
-        if not found.any() if every else found.all():
+        if not result.any() if every else result.all():
             break
         flags = _may(term, wanted, source, count)
-        found = found & flags if every else found | flags
-    return found
+        result = result & flags if every else result | flags
+    return result
 
 
 def _condition(condition: Compare | In | IsNull | Like, wanted: bool, bounds: Bounds) -> Flags:

@@ -140,9 +140,9 @@ class CsvParser:
         """The fields of all records, column by column, as text; the line of each; what is no record."""
         if self.dialect.multi_line:
             return self._whole(lines, width)
-        found = self._at_once(lines, width)
-        if found is not None:
-            return *found, []
+        fields_and_places = self._at_once(lines, width)
+        if fields_and_places is not None:
+            return *fields_and_places, []
         texts, bad = self._decoded(lines)
         return self._one_by_one(((at, text, 0) for at, text in texts), width, bad)
 

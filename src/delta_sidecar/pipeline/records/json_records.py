@@ -375,7 +375,7 @@ def _joined(pieces: list[Parsed], columns: pa.Schema) -> Parsed:
     for piece in pieces:
         start = len(lines)
         rescued |= {start + row: text for row, text in piece.rescued.items()}
-        problems |= {start + row: some for row, some in piece.problems.items()}
+        problems |= {start + row: of_row for row, of_row in piece.problems.items()}
         misfits |= {start + row for row in piece.misfits}
         lines.extend(piece.lines)
     return Parsed(arrays, lines, rescued, problems, frozenset(misfits), [bad for piece in pieces for bad in piece.bad])
