@@ -47,7 +47,7 @@ class Contract:
         misfits = [problem for problem in all_problems if not problem.is_new]
         if misfits and not self.rescue:
             raise InputError(
-                f"{where}: values do not fit: {_some(map(self._misfit, misfits))}; "
+                f"{where}: values do not fit: {_abridge(map(self._misfit, misfits))}; "
                 "mend them, or pass --rescue (rescue=True) to keep them in _rescued"
             )
         new = [problem for problem in all_problems if problem.is_new]
@@ -226,7 +226,7 @@ def hold(source: StructType, contract: Contract, where: str) -> Contract:
     difference = differences(source, contract.schema)
     if difference.wrong and not contract.rescue:
         raise InputError(
-            f"{where}: columns do not fit: {_some(map(str, difference.wrong))}; cast them, ingest into a new table, "
+            f"{where}: columns do not fit: {_abridge(map(str, difference.wrong))}; cast them, ingest into a new table, "
             "or pass --rescue (rescue=True) to keep what does not fit in _rescued"
         )
     if not difference.new or (contract.rescue and not contract.merge):
@@ -322,12 +322,12 @@ def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
 def _lacking(where: str, names: Iterable[str]) -> InputError:
     lacking = "table" if where == SCHEMA else "contract"
     return InputError(
-        f"{where} has columns that the {lacking} lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
+        f"{where} has columns that the {lacking} lacks: {_abridge(names)}; pass --merge-schema (merge_schema=True) "
         "to add them, or --rescue (rescue=True) to keep them in _rescued"
     )
 
 
-def _some(items: Iterable[str]) -> str:
+def _abridge(items: Iterable[str]) -> str:
     distinct = list(dict.fromkeys(items))
     return ", ".join(distinct[:10]) + (f" and {len(distinct) - 10} more" if len(distinct) > 10 else "")
 

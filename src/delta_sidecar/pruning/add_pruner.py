@@ -19,7 +19,7 @@ from delta_sidecar.log.actions import Add, BareAdd
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.predicates.expression import Expression, Or, columns_of
 from delta_sidecar.pruning.file_bounds import FileBounds
-from delta_sidecar.pruning.file_pruner import FilePruner, is_on_partition, joined
+from delta_sidecar.pruning.file_pruner import FilePruner, conjunction, is_on_partition
 from delta_sidecar.pruning.may_match import may_match
 
 PartitionValues: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -116,4 +116,4 @@ class AddPruner:
 def _kept_by_partition(terms: Sequence[Expression]) -> Expression | None:
     """A condition on partition values alone under which all terms may be true, whatever else; None without one."""
     either = [[t for t in term.terms if is_on_partition(t)] if isinstance(term, Or) else [] for term in terms]
-    return joined([Or(tuple(options)) for options in either]) if all(either) else None
+    return conjunction([Or(tuple(options)) for options in either]) if all(either) else None

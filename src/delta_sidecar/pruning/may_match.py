@@ -51,12 +51,12 @@ class _Remembered:
 
     def __init__(self, source: BoundsSource) -> None:
         self._source = source
-        self._found: dict[Column, Bounds | None] = {}
+        self._bounds: dict[Column, Bounds | None] = {}
 
     def bounds(self, column: Column) -> Bounds | None:
-        if column not in self._found:
-            self._found[column] = self._source.bounds(column)
-        return self._found[column]
+        if column not in self._bounds:
+            self._bounds[column] = self._source.bounds(column)
+        return self._bounds[column]
 
 
 def needed_stats(expression: Expression) -> list[Column]:
