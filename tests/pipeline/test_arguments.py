@@ -11,7 +11,7 @@ from delta_sidecar.errors import InputError, OptionError, SparkError, UnknownCol
 from delta_sidecar.pipeline import bucketed_table as bucketed
 from delta_sidecar.pipeline.bucketed_table import TableBucket, bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.contract import Contract, hold, widens
-from delta_sidecar.pipeline.failures import spark_failures, told
+from delta_sidecar.pipeline.failures import condition_and_line, spark_failures
 from delta_sidecar.pipeline.ingest import bytes_of, ingest
 from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.sources import Source, infer_format, source_of
@@ -241,15 +241,15 @@ def test_what_spark_says_is_one_line() -> None:
 
     line = "[MALFORMED_CSV_RECORD] Malformed CSV record: 1,2 SQLSTATE: KD000"
     trace = f"Job aborted.\n\tat x.y\nCaused by: z: {line}\n\tat q"
-    assert told(trace) == ("MALFORMED_CSV_RECORD", line)
+    assert condition_and_line(trace) == ("MALFORMED_CSV_RECORD", line)
     with pytest.raises(InputError, match=r"^reading: \[MALFORMED"), spark_failures("reading"):
         raise PySparkException(trace)
     with pytest.raises(SparkError, match=r"^writing: boom$"), spark_failures("writing"):
         raise PySparkException("boom\n\tat x")
     violated = "[DELTA_VIOLATED] CHECK constraint pos (id > 0) violated by row with values:\n - id : -1\n\tat x"
-    assert told(violated)[1].endswith("by row with values: - id : -1")
+    assert condition_and_line(violated)[1].endswith("by row with values: - id : -1")
     worker = "An exception was thrown from the Python worker:\nTraceback\n  File x\nRuntimeError: it changed\n\n\tat x"
-    assert told(worker)[1] == "An exception was thrown from the Python worker: RuntimeError: it changed"
+    assert condition_and_line(worker)[1] == "An exception was thrown from the Python worker: RuntimeError: it changed"
 
 
 def test_the_command_refuses_before_spark_starts(tmp_path: Path) -> None:

@@ -87,20 +87,20 @@ def source(
 
 def pairs(name: str, given: Sequence[str] | None) -> dict[str, str]:
     """`NAME=VALUE`, several times. What was given is not repeated in the message: it may be a secret."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in given or ():
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             raise typer.BadParameter(f"{name} takes NAME=VALUE")
-        found[key.strip()] = value
-    return found
+        values[key.strip()] = value
+    return values
 
 
 def names(columns: Sequence[str] | None) -> list[str] | None:
     """Column names out of `--columns a,b --columns c`."""
     if not columns:
         return None
-    found = [name.strip() for text in columns for name in text.split(",") if name.strip()]
-    if not found:
+    column_names = [name.strip() for text in columns for name in text.split(",") if name.strip()]
+    if not column_names:
         raise typer.BadParameter("--columns takes names, separated by commas")
-    return found
+    return column_names

@@ -42,8 +42,8 @@ def reported(verbose: bool, storage_options: Mapping[str, str]) -> Iterator[None
 
 def say_usage(message: str, command: str) -> None:
     """One line for arguments that do not fit. One too many is not repeated: it may be a secret that lost its option."""
-    told = message.partition(" (")[0] if "extra argument" in message else message
-    _say(f"{told.rstrip('.')}; see {command} --help")
+    text = message.partition(" (")[0] if "extra argument" in message else message
+    _say(f"{text.rstrip('.')}; see {command} --help")
 
 
 def say_line(text: str, storage_options: Mapping[str, str]) -> None:

@@ -81,10 +81,10 @@ def _encoded_once(mappings: Iterator[Mapping[str, str | None]]) -> Iterator[msgs
     """The files of a partition share one mapping (as long as they live): it is written once."""
     known: dict[int, msgspec.Raw] = {}
     for mapping in mappings:
-        found = known.get(id(mapping))
-        if found is None:
-            found = known[id(mapping)] = msgspec.Raw(msgspec.json.encode(dict(mapping)))
-        yield found
+        raw = known.get(id(mapping))
+        if raw is None:
+            raw = known[id(mapping)] = msgspec.Raw(msgspec.json.encode(dict(mapping)))
+        yield raw
 
 
 class UriMaker:

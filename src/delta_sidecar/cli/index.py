@@ -92,27 +92,27 @@ def verify(table: str, version: int | None, storage_options: Mapping[str, str], 
     """Check an index; a problem is exit code 1."""
     with Progress() as progress:
         progress.say("checking the index against the log")
-        found = verify_index(open_store(table, storage_options), version)
+        report = verify_index(open_store(table, storage_options), version)
     if as_json:
-        write_json(_as_object(found))
+        write_json(_as_object(report))
     else:
-        write_facts(_verified(found))
-    if not found.ok:
+        write_facts(_verified(report))
+    if not report.ok:
         raise typer.Exit(UNEXPECTED)
 
 
-def _verdict(found: VerifyReport) -> str:
-    files, parts = counted(found.files, "file"), counted(found.parts, "part")
-    return f"{files} in {parts} {'is' if found.files == 1 else 'are'}"
+def _verdict(report: VerifyReport) -> str:
+    files, parts = counted(report.files, "file"), counted(report.parts, "part")
+    return f"{files} in {parts} {'is' if report.files == 1 else 'are'}"
 
 
-def _as_object(found: VerifyReport) -> dict[str, Any]:
-    return {"ok": found.ok, **asdict(found)}
+def _as_object(report: VerifyReport) -> dict[str, Any]:
+    return {"ok": report.ok, **asdict(report)}
 
 
-def _verified(found: VerifyReport) -> Iterator[tuple[str, str]]:
-    yield "index", found.manifest or "none"
-    if found.ok:
-        yield "verified", f"version {found.version}: {_verdict(found)} as in the log"
-    yield from (("problem", problem) for problem in found.problems)
-    yield from (("note", note) for note in found.notes)
+def _verified(report: VerifyReport) -> Iterator[tuple[str, str]]:
+    yield "index", report.manifest or "none"
+    if report.ok:
+        yield "verified", f"version {report.version}: {_verdict(report)} as in the log"
+    yield from (("problem", problem) for problem in report.problems)
+    yield from (("note", note) for note in report.notes)

@@ -156,10 +156,10 @@ class Order:
 
 def index_when(text: str) -> IndexWhen:
     """The choice of that name."""
-    found = next((name for name in INDEX_WHEN if name == text), None)
-    if found is None:
+    choice = next((name for name in INDEX_WHEN if name == text), None)
+    if choice is None:
         raise OptionError(f"--index {text!r} is none of {', '.join(INDEX_WHEN)}")
-    return found
+    return choice
 
 
 def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool, verbose: bool) -> None:
@@ -170,9 +170,9 @@ def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool
         progress.say("starting Spark")
         with spark_session(master, conf, order.storage_options, uris, "delta-sidecar ingest", verbose) as spark:
             progress.watch(spark)
-            found = (_streamed if order.stream else _batch)(spark, order, progress, as_json)
+            summaries = (_streamed if order.stream else _batch)(spark, order, progress, as_json)
     if not as_json:
-        write_facts(_lines(found))
+        write_facts(_lines(summaries))
 
 
 def _batch(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
@@ -187,10 +187,10 @@ def _batch(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[
 
 def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
     """A summary a batch, as they come; until all is taken, or until stopped where batches are to go on."""
-    found: list[IngestSummary] = []
+    summaries: list[IngestSummary] = []
 
     def on_batch(done: IngestSummary) -> None:
-        found.append(done)
+        summaries.append(done)
         if as_json:
             write_json(msgspec.to_builtins(done))
 
@@ -202,26 +202,26 @@ def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> li
             on_progress=progress.say, on_batch=on_batch, **order.shared,
         )  # fmt: skip
         await_end(query, stop.is_set)
-    return found
+    return summaries
 
 
-def _lines(found: list[IngestSummary]) -> Iterator[tuple[str, str]]:
-    if not found:
+def _lines(summaries: list[IngestSummary]) -> Iterator[tuple[str, str]]:
+    if not summaries:
         yield "batches", "0: there was nothing new"
         return
-    yield "table", found[-1].table
-    if len(found) > 1:
-        yield "batches", f"{len(found):,}"
-    yield "version", str(found[-1].version)
-    rows = [done.rows for done in found]
+    yield "table", summaries[-1].table
+    if len(summaries) > 1:
+        yield "batches", f"{len(summaries):,}"
+    yield "version", str(summaries[-1].version)
+    rows = [done.rows for done in summaries]
     yield "rows", "not told: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
-    if nulls := sum(done.null_bucket_rows or 0 for done in found):
+    if nulls := sum(done.null_bucket_rows or 0 for done in summaries):
         yield "without a time", f"{nulls:,} rows, in the null bucket"
-    if bad := sum(done.bad_rows for done in found):
+    if bad := sum(done.bad_rows for done in summaries):
         yield "bad rows", f"{bad:,}, put aside"
-    yield "files", f"{sum(done.files for done in found):,}, {sum(done.bytes for done in found):,} bytes"
-    yield "buckets", f"{sum(done.buckets for done in found):,}"
-    if replayed := sum(done.skipped_as_replayed for done in found):
+    yield "files", f"{sum(done.files for done in summaries):,}, {sum(done.bytes for done in summaries):,} bytes"
+    yield "buckets", f"{sum(done.buckets for done in summaries):,}"
+    if replayed := sum(done.skipped_as_replayed for done in summaries):
         yield "skipped", f"{replayed:,}: in the table already"
-    yield "indexed", "yes" if found[-1].indexed else "no"
-    yield "seconds", f"{sum(done.seconds for done in found):.1f}"
+    yield "indexed", "yes" if summaries[-1].indexed else "no"
+    yield "seconds", f"{sum(done.seconds for done in summaries):.1f}"

@@ -141,10 +141,10 @@ def make_dataset(
 
 def _format(options: Mapping[str, Any]) -> pds.ParquetFileFormat:
     """Parquet by the user's options; INT96 in microseconds, as the table has them: nanoseconds end in the year 2262."""
-    found = pds.ParquetFileFormat(**options)
+    file_format = pds.ParquetFileFormat(**options)
     if "coerce_int96_timestamp_unit" not in options:
-        found.read_options.coerce_int96_timestamp_unit = "us"
-    return found
+        file_format.read_options.coerce_int96_timestamp_unit = "us"
+    return file_format
 
 
 class _Places:

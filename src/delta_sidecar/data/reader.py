@@ -196,7 +196,7 @@ class _OpenFile:
             return
         for span in self._spans():
             self.metrics.add(row_groups_read=len(span.groups))
-            yield from self._whole(rows, span) if span.whole else self._in_batches(rows, span)
+            yield from self._at_once(rows, span) if span.whole else self._in_batches(rows, span)
 
     def _spans(self) -> Iterator[RowSpan]:
         metadata = self.source.parquet.metadata
@@ -214,7 +214,7 @@ class _OpenFile:
         sizes: list[int] = [group.column(leaf).total_uncompressed_size for leaf in self.layout.filtering.leaves]
         return sum(sizes) <= _QUICK_BYTES
 
-    def _whole(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
+    def _at_once(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
         """A span that fits the memory it may take: the columns already read for the predicate are kept."""
         keep, columns = self._live(span), Columns()
         if keep is None and self.request.row_predicate is None and self.layout.is_direct:
@@ -232,8 +232,8 @@ class _OpenFile:
         """A row group too large to hold: once over the predicate's columns, once more if a row matches."""
         keep = self._live(span)
         if self.request.row_predicate is not None:
-            found = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
-            keep = _both(keep, pa.chunked_array([mask for masks in found for mask in masks], pa.bool_()))
+            chunks = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
+            keep = _both(keep, pa.chunked_array([mask for masks in chunks for mask in masks], pa.bool_()))
             if not _any(keep):
                 return
         start = 0

@@ -65,8 +65,8 @@ def read_rows(
         group_bytes=max(_SMALLEST_GROUP_BYTES, min(_GROUP_BYTES, memory_budget // (2 * workers))),
     )
     reader = RowReader(request, Sources(store, open_other, (limits or ReaderLimits()).small_file))
-    listed = DataFileList(files, request.partition_fields, partition_timezone)
-    work = RowWork(listed, reader, threads=workers, memory_budget=memory_budget, enough=limit)
+    data_files = DataFileList(files, request.partition_fields, partition_timezone)
+    work = RowWork(data_files, reader, threads=workers, memory_budget=memory_budget, enough=limit)
     return RowStream(work, request.schema, limit)
 
 

@@ -303,8 +303,8 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
 def _with_record(frame: DataFrame) -> DataFrame:
     """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
     columns = [quoted(field.name) for field in _columns(frame).fields]
-    listed = ", ".join([*columns, f"{LEFT} AS {RESCUED}"])
-    record = f"CAST({projection.json_text(f'struct({listed})')} AS BINARY)"
+    fields = ", ".join([*columns, f"{LEFT} AS {RESCUED}"])
+    record = f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
     others = [quoted(name) for name in frame.columns if name != RAW]
     return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
@@ -433,8 +433,8 @@ def _columns(frame: DataFrame) -> StructType:
 
 def _as_json(schema: StructType) -> str:
     """SQL: a row as JSON bytes."""
-    listed = ", ".join(quoted(field.name) for field in schema.fields)
-    return f"CAST({projection.json_text(f'struct({listed})')} AS BINARY)"
+    fields = ", ".join(quoted(field.name) for field in schema.fields)
+    return f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
 
 
 def _projected(

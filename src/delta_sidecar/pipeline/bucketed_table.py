@@ -98,8 +98,8 @@ def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
 
 def _our_buckets(snapshot: Snapshot) -> dict[str, tuple[str, Granularity]]:
     """TableBucket columns of ours in a table: the time column and granularity of each."""
-    found = bucket_columns(snapshot.schema)
-    return {bucket.field.name: (bucket.time.name.casefold(), bucket.granularity) for bucket in found}
+    buckets = bucket_columns(snapshot.schema)
+    return {bucket.field.name: (bucket.time.name.casefold(), bucket.granularity) for bucket in buckets}
 
 
 def _explained(field: StructField | None, bucket: TableBucket, there: Mapping[str, tuple[str, Granularity]]) -> str:
@@ -171,10 +171,10 @@ def create_statement(
     expression = bucket_expression(quoted(bucket.time_column), bucket.granularity, time_type)
     columns.append(f"{quoted(bucket.column)} STRING GENERATED ALWAYS AS ({expression})")
     wanted = _mapping(schema) | dict(properties or {})
-    listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in wanted.items())
+    pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in wanted.items())
     return (
         f"CREATE TABLE IF NOT EXISTS delta.{quoted(uri)} ({', '.join(columns)}) USING delta "
-        f"PARTITIONED BY ({quoted(bucket.column)})" + (f" TBLPROPERTIES ({listed})" if listed else "")
+        f"PARTITIONED BY ({quoted(bucket.column)})" + (f" TBLPROPERTIES ({pairs})" if pairs else "")
     )
 
 

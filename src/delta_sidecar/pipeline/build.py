@@ -173,9 +173,9 @@ class _Run:
 
     def _find_edges(self, samples: DataFrame) -> tuple[int, int]:
         """Choose where ranges begin; gives the number of live files, and of ranges."""
-        found = samples.toArrow()
-        expected = int(pc.sum(found.column("count")).as_py() or 0)
-        keys = found.filter(found.column("path").is_valid()).select(list(EDGE_COLUMNS))
+        rows = samples.toArrow()
+        expected = int(pc.sum(rows.column("count")).as_py() or 0)
+        keys = rows.filter(rows.column("path").is_valid()).select(list(EDGE_COLUMNS))
         ranges = max(1, -(-expected // self._build.options.part_rows))
         edges = _edges(keys, ranges)
         self._work = replace(self._work, edges=None if edges is None else packed([edges]))

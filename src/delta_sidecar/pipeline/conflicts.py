@@ -122,9 +122,9 @@ def conflict_of(error: BaseException | None) -> Conflict | None:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        found = _by_condition(error) or _by_text(error) or _named(type(error).__name__)
-        if found is not None:
-            return found
+        conflict = _by_condition(error) or _by_text(error) or _named(type(error).__name__)
+        if conflict is not None:
+            return conflict
         error = error.__cause__
     return None
 
@@ -139,8 +139,8 @@ def _by_condition(error: BaseException) -> Conflict | None:
 
 def _by_text(error: BaseException) -> Conflict | None:
     with suppress(Exception):
-        found = (_named(match[1] or match[2]) for match in _IN_TEXT.finditer(str(error)))
-        return next((conflict for conflict in found if conflict is not None), None)
+        conflicts = (_named(match[1] or match[2]) for match in _IN_TEXT.finditer(str(error)))
+        return next((conflict for conflict in conflicts if conflict is not None), None)
     return None
 
 

@@ -43,14 +43,14 @@ class Contract:
 
     def refuse_or_grow(self, where: str, problems: Iterable[Problem]) -> Contract:
         """The contract with the new fields among the problems; an error where it does not allow one of them."""
-        listed = list(problems)
-        misfits = [problem for problem in listed if not problem.is_new]
+        all_problems = list(problems)
+        misfits = [problem for problem in all_problems if not problem.is_new]
         if misfits and not self.rescue:
             raise InputError(
-                f"{where}: values do not fit: {_some(map(self._misfit, misfits))}; "
+                f"{where}: values do not fit: {_abridge(map(self._misfit, misfits))}; "
                 "mend them, or pass --rescue (rescue=True) to keep them in _rescued"
             )
-        new = [problem for problem in listed if problem.is_new]
+        new = [problem for problem in all_problems if problem.is_new]
         if not new or (self.rescue and not self.merge):
             return self
         if not self.merge:
@@ -223,19 +223,19 @@ def _differences(source: Any, contract: Any, path: Path) -> Iterator[Mismatch | 
 
 def hold(source: StructType, contract: Contract, where: str) -> Contract:
     """The contract for a typed source: with its new fields where they may be added, an error where it does not fit."""
-    found = differences(source, contract.schema)
-    if found.wrong and not contract.rescue:
+    difference = differences(source, contract.schema)
+    if difference.wrong and not contract.rescue:
         raise InputError(
-            f"{where}: columns do not fit: {_some(map(str, found.wrong))}; cast them, ingest into a new table, "
+            f"{where}: columns do not fit: {_abridge(map(str, difference.wrong))}; cast them, ingest into a new table, "
             "or pass --rescue (rescue=True) to keep what does not fit in _rescued"
         )
-    if not found.new or (contract.rescue and not contract.merge):
+    if not difference.new or (contract.rescue and not contract.merge):
         return contract
     if not contract.merge:
-        names = [".".join(str(step) for step in path if isinstance(step, str)) for path, _ in found.new]
+        names = [".".join(str(step) for step in path if isinstance(step, str)) for path, _ in difference.new]
         raise _lacking(where, names)
     schema = contract.schema
-    for path, kind in found.new:
+    for path, kind in difference.new:
         schema = with_field(schema, path, kind)
     return replace(contract, schema=schema, grown=True)
 
@@ -322,14 +322,14 @@ def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
 def _lacking(where: str, names: Iterable[str]) -> InputError:
     lacking = "table" if where == SCHEMA else "contract"
     return InputError(
-        f"{where} has columns that the {lacking} lacks: {_some(names)}; pass --merge-schema (merge_schema=True) "
+        f"{where} has columns that the {lacking} lacks: {_abridge(names)}; pass --merge-schema (merge_schema=True) "
         "to add them, or --rescue (rescue=True) to keep them in _rescued"
     )
 
 
-def _some(items: Iterable[str]) -> str:
-    listed = list(dict.fromkeys(items))
-    return ", ".join(listed[:10]) + (f" and {len(listed) - 10} more" if len(listed) > 10 else "")
+def _abridge(items: Iterable[str]) -> str:
+    distinct = list(dict.fromkeys(items))
+    return ", ".join(distinct[:10]) + (f" and {len(distinct) - 10} more" if len(distinct) > 10 else "")
 
 
 # Spark's types as Arrow's, and back.

@@ -64,11 +64,11 @@ def check_time_parser(spark: SparkSession, time_format: str | None) -> None:
 def find_column(schema: StructType, name: str, where: str) -> StructField:
     """The column of that name, exact case first; an error that names what there is."""
     exact = [f for f in schema.fields if f.name == name]
-    found = exact or [f for f in schema.fields if f.name.casefold() == name.casefold()]
-    if not found:
+    fields = exact or [f for f in schema.fields if f.name.casefold() == name.casefold()]
+    if not fields:
         names = ", ".join(f.name for f in schema.fields[:20])
         raise UnknownColumnError(f"no column {name!r} in {where}; its columns: {names}")
-    return found[0]
+    return fields[0]
 
 
 @dataclass(frozen=True, slots=True)

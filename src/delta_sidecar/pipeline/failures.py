@@ -44,7 +44,7 @@ def spark_failures(what: str) -> Iterator[None]:
         own = own_error(text)
         if own is not None:
             raise own from error
-        condition, line = told(text)
+        condition, line = condition_and_line(text)
         kind = InputError if condition.startswith(_INPUT) else SparkError
         raise kind(f"{what}: {line}") from error
 
@@ -68,7 +68,7 @@ def _with_cause(line: str, lines: list[str]) -> str:
     return " ".join([line, *following])
 
 
-def told(text: str) -> tuple[str, str]:
+def condition_and_line(text: str) -> tuple[str, str]:
     """The condition and the line of a Java stack trace that says most: the innermost cause with a condition."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [(match[1], match[0]) for line in lines if (match := _TELLING.search(line))]

@@ -65,9 +65,9 @@ class BatchLayout:
 
 def _is_one_of(number: str, keys: Iterable[int | None]) -> str:
     known = sorted(key for key in keys if key is not None)
-    listed = f"{number} IN ({', '.join(map(str, known))})" if known else ""
+    membership = f"{number} IN ({', '.join(map(str, known))})" if known else ""
     null = f"{number} IS NULL" if None in set(keys) else ""
-    return " OR ".join(filter(None, (listed, null)))
+    return " OR ".join(filter(None, (membership, null)))
 
 
 def plan_layout(counts: Counts, bytes_per_row: float, target: int, parallelism: int) -> BatchLayout:
@@ -116,8 +116,8 @@ def count_buckets(frame: DataFrame, number: str) -> Counted:
     from pyspark.sql import functions as f
 
     placed = frame.select(f.expr(number).alias("bucket"), f.spark_partition_id().alias("place"))
-    found = placed.groupBy("bucket").agg(f.count(f.lit(1)), f.min("place"), f.max("place")).toArrow()
-    buckets, rows, first, last = (column.to_pylist() for column in found.columns)
+    counts = placed.groupBy("bucket").agg(f.count(f.lit(1)), f.min("place"), f.max("place")).toArrow()
+    buckets, rows, first, last = (column.to_pylist() for column in counts.columns)
     return Counted(dict(zip(buckets, rows)), first == last)
 
 

@@ -30,26 +30,26 @@ def spark_uri(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | 
         case "file":
             return f"file://{location.path}"
         case "s3":
-            return _joined("s3a", location.authority, location.path)
+            return _uri("s3a", location.authority, location.path)
         case "gs":
-            return _joined("gs", location.authority, location.path)
+            return _uri("gs", location.authority, location.path)
         case "az" | "abfss":
             host = _azure_host(location, read_options(known.AZURE, storage_options))
-            return _joined("abfss", f"{location.bucket}@{host}", location.path)
+            return _uri("abfss", f"{location.bucket}@{host}", location.path)
     raise InputError(f"{location.uri} lives in this process alone; Spark needs a path or an s3, az, abfss or gs URI")
 
 
 def hadoop_options(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings (`fs.…`) Spark's file systems need to reach a place; empty for a local one."""
     location = parse_location(uri)
-    found = _SERVICES.get(location.scheme)
-    if found is None:
+    entry = _SERVICES.get(location.scheme)
+    if entry is None:
         return {}
-    service, settings = found
+    service, settings = entry
     return settings(location, read_options(service, storage_options))
 
 
-def _joined(scheme: str, authority: str, path: str) -> str:
+def _uri(scheme: str, authority: str, path: str) -> str:
     return f"{scheme}://{authority}/{path}".rstrip("/") if path else f"{scheme}://{authority}/"
 
 

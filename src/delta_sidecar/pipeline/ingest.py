@@ -266,10 +266,10 @@ def settings_of(
 def bytes_of(size: int | str) -> int:
     """A number of bytes out of `128MB`, `1 GiB`, `5000000`."""
     match = _SIZE.fullmatch(str(size).strip())
-    found = 0 if match is None else int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].upper()])
-    if found <= 0:
+    count = 0 if match is None else int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].upper()])
+    if count <= 0:
         raise OptionError(f"file size {size!r} is no size; write 128MB, 1GiB or a number of bytes")
-    return found
+    return count
 
 
 def _once(app_id: str | None, batch_id: int | None) -> tuple[str, int] | None:
@@ -286,10 +286,10 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
     """The session of a frame, the one given, or the one this process has."""
     from pyspark.sql import SparkSession as Session
 
-    found = spark or getattr(source, "sparkSession", None) or Session.getActiveSession()
-    if found is None:
+    session = spark or getattr(source, "sparkSession", None) or Session.getActiveSession()
+    if session is None:
         raise InputError("no Spark session in this process; pass spark=…, or a DataFrame")
-    return found
+    return session
 
 
 def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
@@ -516,9 +516,9 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
     try:
         build_table(settings.table, version, storage_options=settings.storage_options, spark=spark)
     except Exception as error:
-        told = str(error).partition("\n")[0]
-        _log.warning("%s: the batch is committed, but version %d is not indexed: %s", settings.table, version, told)
-        settings.say(f"the batch is committed, but version {version} is not indexed: {told}")
+        reason = str(error).partition("\n")[0]
+        _log.warning("%s: the batch is committed, but version %d is not indexed: %s", settings.table, version, reason)
+        settings.say(f"the batch is committed, but version {version} is not indexed: {reason}")
         return False
     return True
 

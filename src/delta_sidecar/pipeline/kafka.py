@@ -109,14 +109,14 @@ class KafkaSource:
     @property
     def secrets(self) -> dict[str, str]:
         """What must not be shown, by a name that says so."""
-        found = {name: value for name, value in self.properties.items() if _SECRET.search(name) and value}
+        secret_properties = {name: value for name, value in self.properties.items() if _SECRET.search(name) and value}
         quoted = {
             f"{name} secret {number}": part[0] or part[1]
-            for name, value in found.items()
+            for name, value in secret_properties.items()
             if "jaas" in name
             for number, part in enumerate(_QUOTED.findall(value))
         }
-        return {f"{name} secret": value for name, value in found.items()} | quoted
+        return {f"{name} secret": value for name, value in secret_properties.items()} | quoted
 
     def without_secrets(self) -> KafkaSource:
         """What is left to do when the messages are there; it may travel with tasks."""
@@ -199,13 +199,13 @@ def _parsed_uri(uri: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _brokers(hosts: str, uri: str) -> str:
-    found = []
+    brokers = []
     for host in hosts.split(","):
         match = _HOST.fullmatch(host)
         if match is None or not 0 < int(match[1] or _PORT) < 65536:
             raise InputError(f"{uri}: {host!r} is no broker; write kafka://host:port,host:port/topic")
-        found.append(host if match[1] else f"{host}:{_PORT}")
-    return ",".join(found)
+        brokers.append(host if match[1] else f"{host}:{_PORT}")
+    return ",".join(brokers)
 
 
 def _event_hubs_broker(namespace: str, uri: str) -> str:
@@ -229,7 +229,7 @@ def _checked_options(options: Mapping[str, str], value_format: str) -> tuple[dic
     """The options of the connector and those of the value, as they are spelled there."""
     connector = {name.lower(): name for name in _OPTIONS}
     value = {name.lower(): name for name in _VALUE_OPTIONS.get(value_format, ())}
-    found: dict[str, str] = {}
+    of_connector: dict[str, str] = {}
     of_values: dict[str, str] = {}
     for name, text in options.items():
         if name.lower().startswith("kafka."):
@@ -237,36 +237,36 @@ def _checked_options(options: Mapping[str, str], value_format: str) -> tuple[dic
                 raise OptionError(
                     f"--read-option {name} may hold a secret: give it by --kafka-config or the environment"
                 )
-            found[name.lower()] = text
+            of_connector[name.lower()] = text
         elif name.lower() in connector:
-            found[connector[name.lower()]] = text
+            of_connector[connector[name.lower()]] = text
         elif name.lower() in value:
             of_values[value[name.lower()]] = text
         else:
             known = ", ".join([*_OPTIONS, *value.values()])
             raise OptionError(f"--read-option {name} is none of {known}, kafka.<consumer property>")
-    _check_names(name.removeprefix("kafka.") for name in found if name.startswith("kafka."))
-    if "kafka.bootstrap.servers" in found:
+    _check_names(name.removeprefix("kafka.") for name in of_connector if name.startswith("kafka."))
+    if "kafka.bootstrap.servers" in of_connector:
         raise OptionError(
             "--read-option kafka.bootstrap.servers: brokers are named by the source, kafka://host:port/topic"
         )
-    return found, of_values
+    return of_connector, of_values
 
 
 def _properties(config_file: str | os.PathLike[str] | None, environment: Mapping[str, str]) -> dict[str, str]:
     """Consumer properties of the file and the environment; the environment counts over the file."""
     named = config_file or environment.get(CONFIG_VARIABLE)
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     if named:
         try:
-            found = dict(java_properties(Path(named).read_text(encoding="utf-8")))
+            properties = dict(java_properties(Path(named).read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise OptionError(f"--kafka-config {os.fspath(named)} cannot be read: {reason}") from None
     for name, value in environment.items():
         if name.startswith(PROPERTY_PREFIX) and name != CONFIG_VARIABLE:
-            found[name.removeprefix(PROPERTY_PREFIX).lower().replace("_", ".")] = value
-    return found
+            properties[name.removeprefix(PROPERTY_PREFIX).lower().replace("_", ".")] = value
+    return properties
 
 
 def java_properties(text: str) -> Iterator[tuple[str, str]]:
@@ -313,16 +313,16 @@ def _check_brokers(properties: Mapping[str, str], brokers: str) -> None:
 
 def _event_hubs(properties: Mapping[str, str], broker: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Properties of a namespace's Kafka endpoint; the connection string is the password."""
-    found = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"} | dict(properties)
-    inline = found.pop(CONNECTION_PROPERTY, None)
+    settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"} | dict(properties)
+    inline = settings.pop(CONNECTION_PROPERTY, None)
     connection = environment.get(CONNECTION_VARIABLE) or inline
     if connection is None:
-        if "sasl.jaas.config" not in found:
+        if "sasl.jaas.config" not in settings:
             raise OptionError(
                 f"an event hub needs its connection string: set {CONNECTION_VARIABLE}, "
                 f"or {CONNECTION_PROPERTY} in the file that --kafka-config names"
             )
-        return found
+        return settings
     parts = dict(part.partition("=")[::2] for part in connection.strip().strip(";").split(";"))
     endpoint = re.fullmatch(r"sb://([^/]+)/?", parts.get("Endpoint", ""))
     if endpoint is None or not (parts.get("SharedAccessKey") or parts.get("SharedAccessSignature")):
@@ -333,8 +333,8 @@ def _event_hubs(properties: Mapping[str, str], broker: str, environment: Mapping
         raise OptionError(f"the connection string is for {endpoint[1]}, the source is {broker.rpartition(':')[0]}")
     login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     quoted = connection.strip().replace("\\", "\\\\").replace('"', '\\"')
-    found["sasl.jaas.config"] = f'{login} username="$ConnectionString" password="{quoted}";'
-    return found
+    settings["sasl.jaas.config"] = f'{login} username="$ConnectionString" password="{quoted}";'
+    return settings
 
 
 def _schema(value_format: str, files: Sequence[str]) -> AvroSchema | None:
@@ -359,7 +359,7 @@ def _schema(value_format: str, files: Sequence[str]) -> AvroSchema | None:
 
 
 def _columns(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for text in given:
         what, _, name = text.partition("=")
         if what not in MESSAGE_COLUMNS:
@@ -369,10 +369,10 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
             raise OptionError(f"--kafka-columns {text!r}: {name} is a name that ingest needs itself; give another")
         if not _NAME.fullmatch(name):
             raise OptionError(f"--kafka-columns {text!r}: {name!r} is no name of a column")
-        if what in found or name.lower() in {other.lower() for other in found.values()}:
+        if what in columns or name.lower() in {other.lower() for other in columns.values()}:
             raise OptionError(f"--kafka-columns names {text!r} twice")
-        found[what] = name
-    return found
+        columns[what] = name
+    return columns
 
 
 def _check_clashes(columns: Mapping[str, str], schema: AvroSchema | None) -> None:
@@ -418,12 +418,12 @@ def _partition_offsets(option: str, text: str, topics: Sequence[str]) -> dict[st
 
 
 def _ending(text: str | None, topics: Sequence[str]) -> Offsets:
-    found = _offsets("--ending-offsets", text or "latest", topics)
-    if found.at == "earliest" or found.holds(EARLIEST):
+    offsets = _offsets("--ending-offsets", text or "latest", topics)
+    if offsets.at == "earliest" or offsets.holds(EARLIEST):
         raise OptionError("--ending-offsets cannot be the earliest: nothing lies before it")
-    if isinstance(found.at, int):
+    if isinstance(offsets.at, int):
         raise OptionError("--ending-offsets takes latest or JSON; the end of a time moves while messages come in")
-    return found
+    return offsets
 
 
 def check_reading(source: KafkaSource, stream: bool) -> None:

@@ -89,8 +89,8 @@ def latest_offsets(spark: SparkSession, source: KafkaSource) -> dict[str, dict[s
         progress = query.lastProgress
     if progress is None:
         raise SparkError(f"{source.uri}: Spark did not tell where the topics end")
-    found = progress["sources"][0]["endOffset"]
-    return cast("dict[str, dict[str, int]]", json.loads(found) if isinstance(found, str) else found)
+    offsets = progress["sources"][0]["endOffset"]
+    return cast("dict[str, dict[str, int]]", json.loads(offsets) if isinstance(offsets, str) else offsets)
 
 
 def _nothing(_frame: DataFrame, _number: int) -> None:

@@ -169,8 +169,8 @@ def _is_ours(error: Exception) -> bool:
 
 def _line(error: Exception) -> str:
     """What failed, in one line."""
-    told = " ".join(str(error).split())
-    return told if _is_ours(error) else f"unexpected {type(error).__name__}: {told}"
+    text = " ".join(str(error).split())
+    return text if _is_ours(error) else f"unexpected {type(error).__name__}: {text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,13 +341,13 @@ class _Run:
         crowded = crowded_partitions(snapshot, self.order.target // 2)
         files = sum(bucket.files for bucket in crowded)
         facts = {"buckets": len(crowded), "small_files": files, "bytes": sum(bucket.bytes for bucket in crowded)}
-        found = f"{files:,} small files in {len(crowded):,} buckets"
+        summary = f"{files:,} small files in {len(crowded):,} buckets"
         if not crowded:
             return _Done("nothing to do", "no bucket has several small files", facts)
         if self.dry_run:
-            return _Done("due", found, facts)
+            return _Done("due", summary, facts)
         removed, added = self._compact(snapshot, crowded)
-        return _Done("done", f"{found}: {removed:,} became {added:,}", facts | {"removed": removed, "added": added})
+        return _Done("done", f"{summary}: {removed:,} became {added:,}", facts | {"removed": removed, "added": added})
 
     def _compact(self, snapshot: Snapshot, crowded: list[SmallFiles]) -> tuple[int, int]:
         sizes = {"maxFileSize": str(self.order.target), "minFileSize": str(self.order.target // 2)}
@@ -382,8 +382,8 @@ class _Run:
         before = load_snapshot(self.store).version
         self.session.sql(statement)
         deleted = self._vacuumed_since(before)
-        said = "files that no kept version has" if deleted is None else f"{deleted:,} files"
-        return _Done("done", f"{said} deleted", {"files": deleted})
+        what = "files that no kept version has" if deleted is None else f"{deleted:,} files"
+        return _Done("done", f"{what} deleted", {"files": deleted})
 
     def _vacuumed_since(self, version: int) -> int | None:
         """How many files VACUUM says it deleted; None where its logging is off."""
@@ -427,8 +427,8 @@ class _Run:
 
     def _index(self) -> _Done:
         snapshot = load_snapshot(self.store)
-        found, _ = find_base(snapshot)
-        reached = None if found is None else found.manifest.version
+        index, _ = find_base(snapshot)
+        reached = None if index is None else index.manifest.version
         target = _index_target(snapshot, reached)
         if reached is not None and reached >= target:
             return _Done("nothing to do", f"indexed up to version {reached}", {"version": reached})

@@ -325,10 +325,10 @@ def _notes(
     total = len(places)
     nothing = pa.nulls(total, pa.string())
     rescued = _sparse(result.rescued, total) if order.rescue and result.rescued else nothing
-    problems = {row: encode_problems(some) for row, some in result.problems.items()}
-    told = _sparse(problems, total) if problems and not order.strict else nothing
+    problems = {row: encode_problems(of_row) for row, of_row in result.problems.items()}
+    problem_texts = _sparse(problems, total) if problems and not order.strict else nothing
     if not bad and not order.keep_raw:
-        return [rescued, nothing, nothing, pa.nulls(total, pa.binary()), told]
+        return [rescued, nothing, nothing, pa.nulls(total, pa.binary()), problem_texts]
     reasons = pa.array([None] * good + [record.reason for record in bad], pa.string())
     kept = range(total) if order.keep_raw else range(good, total)
     raws: list[bytes | None] = [None] * total
@@ -340,7 +340,7 @@ def _notes(
     # Spark gives the place of a file as a URI.
     all_origins = [unquote(origin) for origin in batch.column("origin").to_pylist()]
     origins = [all_origins[places[row]] if row in kept else None for row in range(total)]
-    return [rescued, reasons, pa.array(origins, pa.string()), pa.array(raws, pa.binary()), told]
+    return [rescued, reasons, pa.array(origins, pa.string()), pa.array(raws, pa.binary()), problem_texts]
 
 
 def _sparse(texts: Mapping[int, str], total: int) -> pa.Array:

@@ -131,8 +131,8 @@ def _left(sql: str, source: Any, target: Any, depth: int) -> str | None:
         return None if rest is None else f"CASE WHEN exists({sql}, {item} -> ({rest}) IS NOT NULL) THEN {sql} END"
     if isinstance(source, t.MapType) and isinstance(target, t.MapType) and widens(source.keyType, target.keyType):
         rest = _left(item, source.valueType, target.valueType, depth + 1)
-        some = f"exists(map_values({sql}), {item} -> ({rest}) IS NOT NULL)"
-        return None if rest is None else f"CASE WHEN {some} THEN {sql} END"
+        condition = f"exists(map_values({sql}), {item} -> ({rest}) IS NOT NULL)"
+        return None if rest is None else f"CASE WHEN {condition} THEN {sql} END"
     if widens(source, target):
         return None
     if _narrows(source, target):

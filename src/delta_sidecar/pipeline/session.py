@@ -152,11 +152,11 @@ def _jar_settings(uris: Sequence[str], given: Mapping[str, str], checkout: Path)
     packages += [f"org.apache.hadoop:{driver}:{_hadoop_version()}" for driver in missing]
     if "spark-sql-kafka" not in present and any(map(is_kafka, uris)):
         packages.append(f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}")
-    found = {"spark.jars": ",".join(map(str, jars)), "spark.jars.packages": ",".join(packages)}
+    settings = {"spark.jars": ",".join(map(str, jars)), "spark.jars.packages": ",".join(packages)}
     # Who names packages, or leaves some out, has chosen a client already.
     if "hadoop-aws" in missing and not {"spark.jars.packages", "spark.jars.excludes"} & given.keys():
-        found |= _small_aws(found["spark.jars.packages"], _hadoop_version())
-    return {k: v for k, v in found.items() if v and k not in given}
+        settings |= _small_aws(settings["spark.jars.packages"], _hadoop_version())
+    return {k: v for k, v in settings.items() if v and k not in given}
 
 
 def _small_aws(packages: str, hadoop: str) -> dict[str, str]:
@@ -172,10 +172,10 @@ def find_jars(checkout: Path = CHECKOUT) -> list[Path]:
     """The jars of the first directory that has any."""
     named = os.environ.get(JARS_VARIABLE)
     places = [Path(named)] if named else [checkout / ".cache" / "jars", Path.cwd() / ".cache" / "jars"]
-    found = next((jars for place in places if (jars := sorted(place.glob("*.jar")))), [])
-    if named and not found:
+    jars = next((here for place in places if (here := sorted(place.glob("*.jar")))), [])
+    if named and not jars:
         raise SparkError(f"{JARS_VARIABLE} names {named}, which holds no jar; run make setup, or unset it")
-    return found
+    return jars
 
 
 def delta_coordinate() -> str:
@@ -223,18 +223,18 @@ def _builder(kind: type[SparkSession], master: str | None, app_name: str, settin
 
 
 def _started(builder: Any, verbose: bool) -> SparkSession:
-    with tempfile.TemporaryFile(prefix="sidecar-spark-") as said, _output_to(None if verbose else said.fileno()):
+    with tempfile.TemporaryFile(prefix="sidecar-spark-") as output, _output_to(None if verbose else output.fileno()):
         try:
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
-            said.seek(0)
-            raise SparkError(f"Spark did not start: {_last_word(said.read(), error)}") from None
+            output.seek(0)
+            raise SparkError(f"Spark did not start: {_last_word(output.read(), error)}") from None
     return session
 
 
-def _last_word(said: bytes, error: Exception) -> str:
+def _last_word(output: bytes, error: Exception) -> str:
     """The line of the JVM that tells most: the last one that speaks of an error."""
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if re.search(r"error|exception|not found|denied", line, re.IGNORECASE)]
     return (telling or lines or [str(error)])[-1][:500] + "; run again with --verbose to see more"
 

@@ -35,12 +35,12 @@ class SmallFiles:
 def crowded_partitions(snapshot: Snapshot, small: int) -> list[SmallFiles]:
     """Partitions with two or more files below `small` bytes, in the order of their values."""
     names = [field.physical_name for field in partition_fields(snapshot)]
-    found: dict[Values, SmallFiles] = {}
+    partitions: dict[Values, SmallFiles] = {}
     for values, size in _small_files(snapshot, small, names):
-        bucket = found.setdefault(values, SmallFiles(values))
+        bucket = partitions.setdefault(values, SmallFiles(values))
         bucket.files += 1
         bucket.bytes += size
-    crowded = [bucket for bucket in found.values() if bucket.files > 1]
+    crowded = [bucket for bucket in partitions.values() if bucket.files > 1]
     return sorted(crowded, key=lambda bucket: [(value is not None, value or "") for value in bucket.values])
 
 

@@ -314,7 +314,7 @@ def directory_columns(source: Source, files: Sequence[File], known: StructType |
             name, equals, value = part.partition("=")
             if equals and name:
                 values.setdefault(name, set()).add(unquote(value))
-    return [DirectoryColumn(name, _directory_type(name, some, known)) for name, some in values.items()]
+    return [DirectoryColumn(name, _directory_type(name, texts, known)) for name, texts in values.items()]
 
 
 def _below(source: Source, path: str) -> str:
@@ -443,8 +443,8 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
         f.col("value").cast("binary").alias("line"),
         f.monotonically_increasing_id().alias("at"),
     )
-    found = placed.groupBy("origin").agg(f.min_by("line", "at").alias("line")).toArrow()
-    origins, lines = (column.to_pylist() for column in found.columns)
+    headers = placed.groupBy("origin").agg(f.min_by("line", "at").alias("line")).toArrow()
+    origins, lines = (column.to_pylist() for column in headers.columns)
     return {origin: line.decode(source.encoding, errors="replace") for origin, line in zip(origins, lines)}
 
 

@@ -44,7 +44,7 @@ def survey(frame: DataFrame, number: str) -> Survey:
         f"coalesce({column(BAD_TIME, 'BOOLEAN')}, false) AS bad_time",
         f"{column(PROBLEMS, 'STRING')} AS problems",
     )
-    found = (
+    groups = (
         rows.groupBy("bucket", "bad_record", "bad_time")
         .agg(f.count(f.lit(1)), f.min("place"), f.max("place"), f.collect_list("problems"))
         .toArrow()
@@ -53,8 +53,8 @@ def survey(frame: DataFrame, number: str) -> Survey:
     good: dict[int | None, int] = {}
     gathered, bad_records, bad_times = True, 0, 0
     problems: list[Problem] = []
-    for bucket, bad_record, bad_time, count, first, last, told in (tuple(row.values()) for row in found):
-        problems.extend(problem for text in told for problem in decode_problems(text))
+    for bucket, bad_record, bad_time, count, first, last, texts in (tuple(row.values()) for row in groups):
+        problems.extend(problem for text in texts for problem in decode_problems(text))
         if bad_record:
             bad_records += count
         elif bad_time:

@@ -282,9 +282,9 @@ def range_numbers(edges: pa.RecordBatch, keys: pa.RecordBatch) -> np.ndarray[Any
     order = order_of([*(whole(both.column(name)) for name in EDGE_COLUMNS), edge])
     places = np.frombuffer(order.buffers()[1], np.uint64)[: len(order)].astype(np.int64)
     before = np.cumsum(places < first)
-    found = np.empty(count, np.int32)
-    found[places[places >= first] - first] = before[places >= first]
-    return found
+    numbers = np.empty(count, np.int32)
+    numbers[places[places >= first] - first] = before[places >= first]
+    return numbers
 
 
 # Replay by lots: all actions of a key are in one lot.

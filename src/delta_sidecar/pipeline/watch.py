@@ -185,8 +185,8 @@ class _Follower:
         """The log from the indexed version on: one LIST, unless that version is no longer what it was."""
         if self.indexed is not None and self.commit is not None:
             listing = list_log(self.store, self.indexed)
-            found = listing.commits.get(self.indexed)
-            if found is not None and self.commit.is_of(found):
+            commit = listing.commits.get(self.indexed)
+            if commit is not None and self.commit.is_of(commit):
                 return listing
         self.forget()
         snapshot = load_snapshot(self.store)

@@ -54,11 +54,11 @@ def find_written(store: Store, after: int, token: str, bucket_column: str) -> Wr
         meta = listing.commits[version]
         if version > after and (commit_info(commits, meta) or {}).get("userMetadata") == token:
             checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
-            return _told(version, list(_adds(commits, meta)), bucket_column, checkpoint)
+            return _sum_up(version, list(_adds(commits, meta)), bucket_column, checkpoint)
     return None
 
 
-def _told(version: int, adds: list[Add], bucket_column: str, checkpoint: int) -> Written:
+def _sum_up(version: int, adds: list[Add], bucket_column: str, checkpoint: int) -> Written:
     values = [(add.partitionValues or {}).get(bucket_column) or None for add in adds]
     rows = [records_of(add) for add in adds]
     return Written(

@@ -129,8 +129,8 @@ class Binder:
             return Or(tuple(self._compare(operand, "=", option) for option in options))
         column = self.column(operand)
         places = [self._place(option, column) for option in options if not isinstance(option, Name)]
-        found = _in(column, [p.floor for p in places if p is not None and p.exact and p.floor is not None])
-        return Or((found, UNKNOWN)) if None in places else found
+        membership = _in(column, [p.floor for p in places if p is not None and p.exact and p.floor is not None])
+        return Or((membership, UNKNOWN)) if None in places else membership
 
     def _like(self, operand: Operand, pattern: str, escape: str) -> Expression:
         if not isinstance(operand, Name):

@@ -89,8 +89,8 @@ def _in(array: pa.Array, column: Column, values: Sequence[Value]) -> pa.BooleanA
     """Null for null, which `is_in` alone calls false."""
     if 0.0 in values and pa.types.is_floating(array.type):
         values = (*values, 0.0, -0.0)  # equal, but hashed apart
-    found = pc.is_in(array, value_set=_literals(values, column))
-    return pc.if_else(pc.is_valid(array), found, pa.nulls(1, pa.bool_())[0])
+    flags = pc.is_in(array, value_set=_literals(values, column))
+    return pc.if_else(pc.is_valid(array), flags, pa.nulls(1, pa.bool_())[0])
 
 
 def _literals(values: Sequence[Value], column: Column) -> pa.Array:

@@ -69,31 +69,31 @@ def tokenize(text: str) -> list[Token]:
 
 def _tokens(text: str) -> Iterator[Token]:
     position = 0
-    while found := _TOKEN.match(text, position):
-        position = found.end()
-        match found.lastgroup:
+    while lexeme := _TOKEN.match(text, position):
+        position = lexeme.end()
+        match lexeme.lastgroup:
             case "comment":
-                position = _comment_end(text, found.start())
+                position = _comment_end(text, lexeme.start())
             case "word":
-                yield Token("word", found[0].upper(), found.start(), position)
+                yield Token("word", lexeme[0].upper(), lexeme.start(), position)
             case "name" | "string" as kind:
-                quote = found[0][0]
-                yield Token(kind, found[0][1:-1].replace(quote * 2, quote), found.start(), position)
+                quote = lexeme[0][0]
+                yield Token(kind, lexeme[0][1:-1].replace(quote * 2, quote), lexeme.start(), position)
             case "bytes":
-                yield Token("bytes", found[0][2:].removesuffix("'"), found.start(), position)
+                yield Token("bytes", lexeme[0][2:].removesuffix("'"), lexeme.start(), position)
             case "number":
-                yield Token("number", found[0], found.start(), position)
+                yield Token("number", lexeme[0], lexeme.start(), position)
             case "sign":
-                yield _sign(text, found)
+                yield _sign(text, lexeme)
 
 
-def _sign(text: str, found: re.Match[str]) -> Token:
-    if found[0] in "'\"`":
-        kind = "string" if found[0] == "'" else "name"
+def _sign(text: str, lexeme: re.Match[str]) -> Token:
+    if lexeme[0] in "'\"`":
+        kind = "string" if lexeme[0] == "'" else "name"
         raise misplaced(
-            text, found.start(), f"the predicate has an unfinished {kind}: the closing {found[0]} is missing"
+            text, lexeme.start(), f"the predicate has an unfinished {kind}: the closing {lexeme[0]} is missing"
         )
-    return Token("sign", found[0], found.start(), found.end())
+    return Token("sign", lexeme[0], lexeme.start(), lexeme.end())
 
 
 def _comment_end(text: str, start: int) -> int:
@@ -163,19 +163,19 @@ class Cursor:
         return token
 
     def _if_word(self, word: str) -> bool:
-        found = self._next.is_word(word)
-        self._index += found
-        return found
+        is_next = self._next.is_word(word)
+        self._index += is_next
+        return is_next
 
     def _if_words(self, first: str, second: str) -> bool:
-        found = self._next.is_word(first) and self._after.is_word(second)
-        self._index += 2 * found
-        return found
+        are_next = self._next.is_word(first) and self._after.is_word(second)
+        self._index += 2 * are_next
+        return are_next
 
     def _if_sign(self, sign: str) -> bool:
-        found = self._next.is_sign(sign)
-        self._index += found
-        return found
+        is_next = self._next.is_sign(sign)
+        self._index += is_next
+        return is_next
 
     def _expect(self, sign: str) -> None:
         if not self._if_sign(sign):

@@ -19,7 +19,7 @@ from delta_sidecar.log.actions import Add, BareAdd
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.predicates.expression import Expression, Or, columns_of
 from delta_sidecar.pruning.file_bounds import FileBounds
-from delta_sidecar.pruning.file_pruner import FilePruner, is_on_partition, joined
+from delta_sidecar.pruning.file_pruner import FilePruner, conjunction, is_on_partition
 from delta_sidecar.pruning.may_match import may_match
 
 PartitionValues: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -68,7 +68,7 @@ class AddPruner:
 
     def _verdicts_on(self, adds: Sequence[Add | BareAdd]) -> tuple[list[_Verdict], NDArray[np.intp]]:
         """A verdict on each distinct partition value, and which of them each add has."""
-        found: dict[PartitionValues, tuple[int, Add | BareAdd]] = {}
+        by_values: dict[PartitionValues, tuple[int, Add | BareAdd]] = {}
         numbers: list[int] = []
         last: Any = self
         number = 0
@@ -76,10 +76,10 @@ class AddPruner:
             # Neighbours mostly have the same values.
             if add.partitionValues != last:
                 last = add.partitionValues
-                number, _ = found.setdefault(tuple((last or {}).items()), (len(found), add))
+                number, _ = by_values.setdefault(tuple((last or {}).items()), (len(by_values), add))
             numbers.append(number)
-        self._learn([add for values, (_, add) in found.items() if values not in self._verdicts])
-        verdicts = [self._verdicts[values] for values in found]
+        self._learn([add for values, (_, add) in by_values.items() if values not in self._verdicts])
+        verdicts = [self._verdicts[values] for values in by_values]
         if len(self._verdicts) > self._most_verdicts:
             self._verdicts.clear()
         return verdicts, np.array(numbers, np.intp)
@@ -95,9 +95,9 @@ class AddPruner:
         kept = everything if self._by_stats is None else nothing
         if self._kept_anyway is not None:
             kept = self._may(self._kept_anyway, rows)
-        told = (passes & inside, passes & inside & ~kept, passes & ~inside)
-        for add, *said in zip(adds, *(flags.tolist() for flags in told), strict=True):
-            self._verdicts[tuple((add.partitionValues or {}).items())] = _Verdict(*said)
+        answers = (passes & inside, passes & inside & ~kept, passes & ~inside)
+        for add, *verdict in zip(adds, *(flags.tolist() for flags in answers), strict=True):
+            self._verdicts[tuple((add.partitionValues or {}).items())] = _Verdict(*verdict)
 
     def _contradicted(self, adds: Sequence[Add | BareAdd]) -> NDArray[np.bool_]:
         return self._pruner.contradicted(add_rows(adds, ["partition_values"]), [add.stats for add in adds])
@@ -116,4 +116,4 @@ class AddPruner:
 def _kept_by_partition(terms: Sequence[Expression]) -> Expression | None:
     """A condition on partition values alone under which all terms may be true, whatever else; None without one."""
     either = [[t for t in term.terms if is_on_partition(t)] if isinstance(term, Or) else [] for term in terms]
-    return joined([Or(tuple(some)) for some in either]) if all(either) else None
+    return conjunction([Or(tuple(options)) for options in either]) if all(either) else None

@@ -77,8 +77,8 @@ def bucket_ranges(
     if derived is None:
         return BucketRanges(expression)
     terms = tuple(_unless_inside(term, buckets) for term in conjuncts(expression))
-    found = tuple(GeneratedBucket(bucket.time, bucket.columns, bucket.form) for bucket in buckets)
-    return BucketRanges(terms[0] if len(terms) == 1 else And(terms), derived, found)
+    generated_buckets = tuple(GeneratedBucket(bucket.time, bucket.columns, bucket.form) for bucket in buckets)
+    return BucketRanges(terms[0] if len(terms) == 1 else And(terms), derived, generated_buckets)
 
 
 def with_bucket_ranges(
@@ -93,7 +93,7 @@ def _unless_inside(term: Expression, buckets: Sequence[_DerivedBounds]) -> Expre
     follows from the negation does not hold of it."""
     columns = set(columns_of(term))
     about = [bucket for bucket in buckets if columns == {bucket.time} and not bucket.time.is_partition]
-    outside = [found for bucket in about if (found := _derive(negation(term), bucket)) is not None]
+    outside = [condition for bucket in about if (condition := _derive(negation(term), bucket)) is not None]
     return Or((*map(negation, outside), term)) if outside else term
 
 
@@ -127,7 +127,7 @@ def _derive(expression: Expression, bucket: _DerivedBounds) -> Expression | None
     """True wherever the expression may be true; None if that is everywhere."""
     match expression:
         case And(terms):
-            return _all([found for term in terms if (found := _derive(term, bucket)) is not None])
+            return _all([condition for term in terms if (condition := _derive(term, bucket)) is not None])
         case Or(terms):
             return _any([_derive(term, bucket) for term in terms])
         case IsNull(column) if column == bucket.time:
@@ -164,8 +164,8 @@ def _all(conditions: Sequence[Expression]) -> Expression | None:
 
 def _any(conditions: Sequence[Expression | None]) -> Expression | None:
     """Says something only if every branch does."""
-    found = tuple(dict.fromkeys(condition for condition in conditions if condition is not None))
-    return Or(found) if found and None not in conditions else None
+    branches = tuple(dict.fromkeys(condition for condition in conditions if condition is not None))
+    return Or(branches) if branches and None not in conditions else None
 
 
 def _text_bucket(time: Column, columns: tuple[Column, ...], form: TimeBucket) -> _DerivedBounds:

@@ -131,8 +131,8 @@ class FileBounds:
         if not has_bounds(column.type):
             return arrays.nulls(self._rows, target)
         path = (_KEYS[side], *column.physical_path)
-        found = self._coalesced(path, target, lambda values: to_bounds(values, column.type, side))
-        return widened(found, column.fields[-1], side) if self._widen else found
+        bound = self._coalesced(path, target, lambda values: to_bounds(values, column.type, side))
+        return widened(bound, column.fields[-1], side) if self._widen else bound
 
     def _count(self, path: Path) -> pa.Int64Array:
         return self._coalesced(path, pa.int64(), lambda values: _non_negative(integers(values)))

@@ -30,11 +30,11 @@ class FilePruner:
         terms = self._terms = [] if ranges is None else conjuncts(ranges.predicate)
         on_partition = [t for t in terms if is_on_partition(t)]
         self.stats_terms = [t for t in terms if t not in on_partition]
-        self.by_partition = joined(on_partition) if on_partition else None
+        self.by_partition = conjunction(on_partition) if on_partition else None
         """The conditions that need no stats; None if there are none, as of `by_stats` and `by_bucket`."""
         self.by_bucket = None if ranges is None else ranges.derived
         """What is derived for time buckets."""
-        self.by_stats = joined(self.stats_terms) if self.stats_terms else None
+        self.by_stats = conjunction(self.stats_terms) if self.stats_terms else None
         self.mixes_partition_and_stats = any(c.is_partition for t in self.stats_terms for c in columns_of(t))
         """Whether a condition is on both: then neither alone decides it."""
         self.stats_columns: list[Column] = [] if ranges is None else needed_stats(ranges.predicate)
@@ -43,11 +43,11 @@ class FilePruner:
         )
         self._buckets = () if ranges is None else ranges.buckets
         both = [*on_partition, *([] if self.by_bucket is None else conjuncts(self.by_bucket))]
-        self._by_partition_and_bucket = joined(both) if both else None
+        self._by_partition_and_bucket = conjunction(both) if both else None
 
     def passing(self, rows: pa.RecordBatch) -> pa.BooleanArray:
         """Which rows may match, by whatever columns they have."""
-        return self._may_match(joined(self._terms), rows)
+        return self._may_match(conjunction(self._terms), rows)
 
     def prune(
         self, rows: pa.RecordBatch, stats_are_settled: bool = False, buckets_are_checked: bool = False
@@ -68,14 +68,14 @@ class FilePruner:
         column of the rows."""
         times = list(dict.fromkeys(bucket.time for bucket in self._buckets))
         bounds = FileBounds(rows, times, self.timezone, widen=False, texts=texts)
-        found = np.zeros(0 if rows is None else rows.num_rows, np.bool_)
+        flags = np.zeros(0 if rows is None else rows.num_rows, np.bool_)
         for bucket in self._buckets:
             values = [bounds.bounds(column) for column in bucket.columns]
             time = bounds.bounds(bucket.time)
             known = [value.minimum for value in values if value is not None]
             if time is not None and len(known) == len(values):
-                found |= contradicted(bucket.form, known, time.minimum, time.maximum, time.null_count)
-        return found
+                flags |= contradicted(bucket.form, known, time.minimum, time.maximum, time.null_count)
+        return flags
 
     def _pruned(self, rows: pa.RecordBatch, condition: Expression | None) -> pa.RecordBatch:
         if condition is None or not rows.num_rows:
@@ -93,6 +93,6 @@ def is_on_partition(term: Expression) -> bool:
     return all(column.is_partition for column in columns_of(term))
 
 
-def joined(terms: Sequence[Expression]) -> Expression:
+def conjunction(terms: Sequence[Expression]) -> Expression:
     """All of some terms."""
     return terms[0] if len(terms) == 1 else And(tuple(terms))

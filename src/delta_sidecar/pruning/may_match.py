@@ -51,12 +51,12 @@ class _Remembered:
 
     def __init__(self, source: BoundsSource) -> None:
         self._source = source
-        self._found: dict[Column, Bounds | None] = {}
+        self._bounds: dict[Column, Bounds | None] = {}
 
     def bounds(self, column: Column) -> Bounds | None:
-        if column not in self._found:
-            self._found[column] = self._source.bounds(column)
-        return self._found[column]
+        if column not in self._bounds:
+            self._bounds[column] = self._source.bounds(column)
+        return self._bounds[column]
 
 
 def needed_stats(expression: Expression) -> list[Column]:
@@ -99,13 +99,13 @@ def _may(expression: Expression, wanted: bool, source: BoundsSource, count: int)
 
 
 def _combined(terms: Sequence[Expression], wanted: bool, source: BoundsSource, count: int, every: bool) -> Flags:
-    found = np.full(count, every)
+    result = np.full(count, every)
     for term in terms:
-        if not found.any() if every else found.all():
+        if not result.any() if every else result.all():
             break
         flags = _may(term, wanted, source, count)
-        found = found & flags if every else found | flags
-    return found
+        result = result & flags if every else result | flags
+    return result
 
 
 def _condition(condition: Compare | In | IsNull | Like, wanted: bool, bounds: Bounds) -> Flags:

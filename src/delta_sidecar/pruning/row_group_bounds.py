@@ -35,7 +35,7 @@ def find_leaf(schema: pa.Schema, column: Column, by_id: bool = False) -> Leaf | 
     """The leaf that holds a column, by physical names or field ids; None if there is none, or it repeats."""
     index = 0
     level: Sequence[pa.Field] = list(schema)
-    found: pa.DataType = pa.struct(level)
+    kind: pa.DataType = pa.struct(level)
     for step in column.fields:
         names = [_field_id(f) if by_id else f.name for f in level]
         wanted = step.field_id if by_id else step.physical_name
@@ -43,11 +43,11 @@ def find_leaf(schema: pa.Schema, column: Column, by_id: bool = False) -> Leaf | 
             return None
         position = names.index(wanted)
         index += sum(_leaf_count(f.type) for f in level[:position])
-        found = level[position].type
-        level = _children(found) if pa.types.is_struct(found) else ()
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    return None if pa.types.is_nested(found) else Leaf(index, found)
+        kind = level[position].type
+        level = _children(kind) if pa.types.is_struct(kind) else ()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return None if pa.types.is_nested(kind) else Leaf(index, kind)
 
 
 def _field_id(field: pa.Field) -> int | None:
@@ -122,8 +122,8 @@ def chunk_bounds(
     typed = _typed(values, leaf_type) if has_bounds(column.type) else None
     if typed is None:
         return arrays.nulls(len(chunks), target)
-    found = converted(typed, column.type, side)
-    return without_nan(found) if pa.types.is_float64(target) else found
+    bounds = converted(typed, column.type, side)
+    return without_nan(bounds) if pa.types.is_float64(target) else bounds
 
 
 def _raw(statistics: pq.Statistics | None, physical_type: str, side: Side) -> Any:

@@ -219,8 +219,8 @@ class LogBuilder:
 
     def _defaults(self, body: Sequence[Action]) -> list[Action]:
         kinds = {kind for action in body for kind in action}
-        found = [] if "protocol" in kinds else [actions.protocol()]
-        return found + ([] if "metaData" in kinds else [actions.metadata()])
+        defaults = [] if "protocol" in kinds else [actions.protocol()]
+        return defaults + ([] if "metaData" in kinds else [actions.metadata()])
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.log / name

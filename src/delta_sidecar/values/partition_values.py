@@ -47,14 +47,14 @@ def partition_array(
 ) -> pa.Array:
     """The values of a partition column in its Arrow type; an unreadable one is an error if `strict`, else null."""
     texts = partition_texts(partition_values, field.physical_name)
-    found = _typed(texts, field, partition_timezone)
-    if strict and pc.any(pc.invert(found.known)).as_py():
-        text = texts.filter(pc.invert(found.known))[0].as_py()
+    column = _typed(texts, field, partition_timezone)
+    if strict and pc.any(pc.invert(column.known)).as_py():
+        text = texts.filter(pc.invert(column.known))[0].as_py()
         raise CorruptDataError(
             f"the value {text!r} of partition column {field.name!r} is not a {field.type}; leave the column out of "
             "`columns` or mend the file's entry in the log"
         )
-    return found.values
+    return column.values
 
 
 def partition_column(

@@ -92,12 +92,12 @@ class LeafDecoder:
         return self._read(texts[start : start + _CHUNK] for start in range(0, len(texts), _CHUNK))
 
     def _read(self, chunks: Iterable[Sequence[Text | None]]) -> dict[Path, list[Any]]:
-        found: dict[Path, list[Any]] = {path: [] for path in self._getters}
+        values: dict[Path, list[Any]] = {path: [] for path in self._getters}
         for chunk in chunks:
             rows = self._rows(chunk)
             for path, getter in self._getters.items():
-                found[path].extend(map(getter, rows))
-        return found
+                values[path].extend(map(getter, rows))
+        return values
 
     def _rows(self, texts: Sequence[Text | None]) -> list[Any]:
         decode = self._decode
@@ -142,13 +142,13 @@ class _Object:
 
     def attributes(self) -> dict[Path, str]:
         """The dotted attribute of each leaf."""
-        found: dict[Path, str] = {}
+        attributes: dict[Path, str] = {}
         for i, (key, node) in enumerate(self.keys.items()):
             if isinstance(node, _Object):
-                found |= {(key, *path): f"f{i}.{name}" for path, name in node.attributes().items()}
+                attributes |= {(key, *path): f"f{i}.{name}" for path, name in node.attributes().items()}
             else:
-                found[(key,)] = f"f{i}"
-        return found
+                attributes[(key,)] = f"f{i}"
+        return attributes
 
 
 def _object_of(tree: Tree) -> _Object:

@@ -121,15 +121,15 @@ def are_as_written(texts: pa.StringArray, kind: pa.DataType) -> NDArray[np.bool_
     data = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
     zone = 0 if kind.tz is None else 1
     is_long = sizes == 26 + zone
-    found: NDArray[np.bool_] = (sizes == 23 + zone) | is_long
-    at, ends = offsets[:-1][found].astype(np.int64), offsets[1:][found].astype(np.int64) - zone
+    mask: NDArray[np.bool_] = (sizes == 23 + zone) | is_long
+    at, ends = offsets[:-1][mask].astype(np.int64), offsets[1:][mask].astype(np.int64) - zone
     fine = data[at + 10] == ord("T")
     if zone:
         fine &= data[ends] == ord("Z")
     zeros = (data[ends - 3] == ord("0")) & (data[ends - 2] == ord("0")) & (data[ends - 1] == ord("0"))
-    fine &= ~(zeros & is_long[found])
-    found[found] = fine
-    return found
+    fine &= ~(zeros & is_long[mask])
+    mask[mask] = fine
+    return mask
 
 
 def is_as_written(text: str, value: int, kind: pa.DataType) -> bool:

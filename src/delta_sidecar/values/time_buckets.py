@@ -140,10 +140,10 @@ def _unit_columns(name: str, generated: Sequence[StructField]) -> tuple[str, ...
     columns: list[str] = []
     for names in _UNITS:
         forms = [sql_tokens(f"{unit}({name})") for unit in names]
-        found = [f for f, given in tokens.items() if given in forms and f.type == PrimitiveType("integer")]
-        if not found:
+        fields = [f for f, given in tokens.items() if given in forms and f.type == PrimitiveType("integer")]
+        if not fields:
             break
-        columns.append(found[0].physical_name)
+        columns.append(fields[0].physical_name)
     return tuple(columns)
 
 
@@ -159,10 +159,10 @@ def _text_interval(value: bytes | str, ours: OurBucket) -> Interval | None:
     if len(text) != 6 + 2 * finest or not (text.isascii() and text.isdigit()):
         return None
     month, *rest = (int(text[at : at + 2]) for at in range(4, len(text), 2))
-    found = _calendar_interval(int(text[:4]), month, *rest)
-    if found is None or ours.exact:
-        return found
-    start, end = found
+    interval = _calendar_interval(int(text[:4]), month, *rest)
+    if interval is None or ours.exact:
+        return interval
+    start, end = interval
     day = start // MICROS_PER_DAY
     early = next((n for n in (2, 1) if day - n in SKIPPED_DAYS), 0) * MICROS_PER_DAY
     return start - early - (MICROS_PER_SECOND if start <= 0 else 0), end
@@ -206,8 +206,8 @@ def contradicted(
     codes, distinct = _distinct(values)
     if not len(codes):
         return np.zeros(0, np.bool_)
-    has_null = np.array([None in some for some in distinct])
-    intervals = [(0, 0) if null else bucket.interval(some) for some, null in zip(distinct, has_null, strict=True)]
+    has_null = np.array([None in key for key in distinct])
+    intervals = [(0, 0) if null else bucket.interval(key) for key, null in zip(distinct, has_null, strict=True)]
     unreadable = np.array([interval is None for interval in intervals])[codes]
     starts, ends = (np.array([_held(i, side) for i in intervals], np.int64)[codes] for side in (0, 1))
     is_null = has_null[codes]
@@ -239,11 +239,11 @@ def _distinct(values: Sequence[pa.Array]) -> tuple[NDArray[np.int64], list[tuple
         columns.append(encoded.dictionary.to_pylist())
         codes = codes * max(1, len(columns[-1])) + np.asarray(encoded.indices, np.int64)
     used, places = np.unique(codes, return_inverse=True)
-    found = []
+    keys = []
     for code in used.tolist():
         row: list[Any] = []
         for column in reversed(columns):
             code, at = divmod(code, max(1, len(column)))
             row.append(column[at])
-        found.append(tuple(reversed(row)))
-    return places.astype(np.int64), found
+        keys.append(tuple(reversed(row)))
+    return places.astype(np.int64), keys

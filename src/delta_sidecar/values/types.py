@@ -105,12 +105,12 @@ class StructType:
         chain: list[StructField] = []
         level: DataType = self
         for part in parts:
-            found = level.find(part) if isinstance(level, StructType) else None
-            if found is None:
+            child = level.find(part) if isinstance(level, StructType) else None
+            if child is None:
                 known = ", ".join(level.names[:20]) if isinstance(level, StructType) else "none"
                 raise UnknownColumnError(f"no column {'.'.join(parts)!r} in the table; columns here: {known}")
-            chain.append(found)
-            level = found.type
+            chain.append(child)
+            level = child.type
         return tuple(chain)
 
     def select(self, names: Sequence[str]) -> StructType:

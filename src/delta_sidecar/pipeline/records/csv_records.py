@@ -139,10 +139,10 @@ class CsvParser:
     def divide(self, lines: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
         """The fields of all records, column by column, as text; the line of each; what is no record."""
         if self.dialect.multi_line:
-            return self._whole(lines, width)
-        found = self._at_once(lines, width)
-        if found is not None:
-            return *found, []
+            return self._divide_files(lines, width)
+        fields_and_places = self._at_once(lines, width)
+        if fields_and_places is not None:
+            return *fields_and_places, []
         texts, bad = self._decoded(lines)
         return self._one_by_one(((at, text, 0) for at, text in texts), width, bad)
 
@@ -212,7 +212,7 @@ class CsvParser:
             places.append(at)
         return _columns(records, width), places, bad
 
-    def _whole(self, files: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
+    def _divide_files(self, files: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
         """Records of whole files, whose header is taken off already. After a quote that has no end nothing is sure."""
         records: list[Record] = []
         places: list[int] = []

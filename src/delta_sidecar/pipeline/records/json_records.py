@@ -56,7 +56,7 @@ class JsonParser:
             return Parsed(columns, list(range(len(lines))))
         whole = [(at, line) for at, line in enumerate(map(self.utf8, lines)) if line is None or line.strip()]
         pieces = list(self._pieces(whole))
-        return _joined(pieces, self.terms.columns)
+        return _concatenate(pieces, self.terms.columns)
 
     def utf8(self, line: bytes) -> bytes | None:
         """The line in UTF-8; None where it is not in its encoding."""
@@ -360,7 +360,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def _joined(pieces: list[Parsed], columns: pa.Schema) -> Parsed:
+def _concatenate(pieces: list[Parsed], columns: pa.Schema) -> Parsed:
     """The pieces as one, rows counted through."""
     if len(pieces) == 1:
         return pieces[0]
@@ -375,7 +375,7 @@ def _joined(pieces: list[Parsed], columns: pa.Schema) -> Parsed:
     for piece in pieces:
         start = len(lines)
         rescued |= {start + row: text for row, text in piece.rescued.items()}
-        problems |= {start + row: some for row, some in piece.problems.items()}
+        problems |= {start + row: of_row for row, of_row in piece.problems.items()}
         misfits |= {start + row for row in piece.misfits}
         lines.extend(piece.lines)
     return Parsed(arrays, lines, rescued, problems, frozenset(misfits), [bad for piece in pieces for bad in piece.bad])
