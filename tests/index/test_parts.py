@@ -72,7 +72,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.mark.parametrize("single", [False, True])
 def test_rows_come_back(store: Store, single: bool) -> None:
-    entry = write_part(store, "i", "part", rows(), LAYOUT, single=single)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000, single=single)
     found = completed(read_part(store, "i", entry, LAYOUT))
     for name in rows().column_names:
         expected = rows().column(name)
@@ -82,18 +82,18 @@ def test_rows_come_back(store: Store, single: bool) -> None:
 
 
 def test_null_and_absent_partition_values_stay_apart(store: Store) -> None:
-    entry = write_part(store, "i", "part", rows(), LAYOUT)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
     found = read_part(store, "i", entry, LAYOUT)
     by_path = dict(zip(found.column("path").to_pylist(), found.column("partition_values").to_pylist(), strict=True))
     assert (by_path["c%20d"], by_path["e"]) == ([("p", None)], [])
 
 
 def test_what_is_all_null_is_left_out(store: Store) -> None:
-    entry = write_part(store, "i", "part", rows(), LAYOUT)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
     stats = pq.read_schema(io.BytesIO(bytes(store.get(f"i/{entry.stats_name}"))))
     assert "quiet" not in [field.name for field in stats.field("min").type]
     assert "ts" not in [field.name for field in stats.field("min").type], "the time column's bounds are in the core"
-    plain = write_part(store, "i", "plain", rows().slice(3, 1), LAYOUT)
+    plain = write_part(store, "i", "plain", rows().slice(3, 1), LAYOUT, 10_000)
     core = pq.read_schema(io.BytesIO(bytes(store.get(f"i/{plain.core_name}")))).names
     assert {"path", "size", "modification_time", "partition_values", "partition"} <= set(core)
     assert not {"dv", "tags", "base_row_id", "clustering_provider"} & set(core)
@@ -101,7 +101,7 @@ def test_what_is_all_null_is_left_out(store: Store) -> None:
 
 def test_the_greatest_come_first_and_unknown_keys_last(store: Store) -> None:
     assert rows().column("path").to_pylist() == ["b", "a", "e", "c%20d"]
-    entry = write_part(store, "i", "part", rows(), LAYOUT)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
     assert (entry.key, entry.key_unknown) == (("x", "x"), 2)
     assert (entry.path, entry.vectors, entry.bytes, entry.records) == (None, 1, 46, None)
     assert entry.time_unknown == 2
@@ -109,7 +109,7 @@ def test_the_greatest_come_first_and_unknown_keys_last(store: Store) -> None:
 
 
 def test_keys_of_a_part(store: Store) -> None:
-    entry = write_part(store, "i", "part", rows(), LAYOUT)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
     keys = read_keys(store, "i", entry)
     assert keys.column("path").to_pylist() == ["b", "a", "e", "c%20d"]
     assert [v and v["offset"] for v in keys.column("deletion_vector").to_pylist()] == [None, 4, None, None]
@@ -130,17 +130,17 @@ def test_keys_of_a_part(store: Store) -> None:
 def test_keys_as_the_manifest_writes_them(store: Store, sort_column: str, key: tuple[Any, Any]) -> None:
     layout = layout_for(TYPES, ["p"], sort_column=sort_column)
     table = sorted_rows(index_rows(add_rows(adds(), SOURCE_COLUMNS.names), layout), layout)
-    assert write_part(store, "i", "part", table, layout).key == key
+    assert write_part(store, "i", "part", table, layout, 10_000).key == key
 
 
 def test_a_single_file_describes_itself(store: Store) -> None:
-    entry = write_part(store, "i", "one", rows(), LAYOUT, single=True, metadata={MANIFEST_KEY: b"{}"})
+    entry = write_part(store, "i", "one", rows(), LAYOUT, 10_000, single=True, metadata={MANIFEST_KEY: b"{}"})
     assert entry.names == ("one.parquet",)
     assert pq.read_metadata(io.BytesIO(bytes(store.get("i/one.parquet")))).metadata[MANIFEST_KEY] == b"{}"
 
 
 def test_the_footer_is_where_the_entry_says(store: Store) -> None:
-    entry = write_part(store, "i", "part", rows(), LAYOUT)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
     for name, file in zip(entry.names, (entry.core, entry.stats), strict=True):
         assert file is not None
         data = bytes(store.get(f"i/{name}"))
@@ -151,7 +151,7 @@ def test_the_footer_is_where_the_entry_says(store: Store) -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_damage_is_noticed(store: Store, tmp_path: Path, which: int) -> None:
-    entry = write_part(store, "i", "part", rows(), LAYOUT)
+    entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
     path = tmp_path / "i" / entry.names[which]
     whole = path.read_bytes()
     for place in [*range(0, len(whole), 97), len(whole) - 1]:
@@ -179,7 +179,7 @@ def test_a_thousand_columns_cost_only_those_with_stats(store: Store) -> None:
     bounds = {f"c{n}": n for n in range(32)}
     stats = json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": bounds})
     table = index_rows(add_rows([Add(f"f{n}", 1, 1, {}, stats) for n in range(50)], SOURCE_COLUMNS.names), wide)
-    entry = write_part(store, "i", "wide", table, wide)
+    entry = write_part(store, "i", "wide", table, wide, 10_000)
     assert entry.stats is not None
     assert pq.read_metadata(io.BytesIO(bytes(store.get(f"i/{entry.stats_name}")))).num_columns == 96
     found = read_part(store, "i", entry, wide)
