@@ -40,7 +40,7 @@ class MaskLimits:
     search_keys: int = 100
     """Keys that could be compared in the time it takes to find a place in a chunk."""
     keys_per_row: int = 2
-    """Up to so many keys for each row of a row group, Arrow's table of all of them costs less than our hashes."""
+    """Keys for each row of a row group up to which Arrow's own hash table is cheaper than our hashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class BuildLimits:
     part_rows: int = 100_000
     """Rows of a part, at most."""
     single_rows: int = 20_000
-    """A table of so many files has one part, in one file."""
+    """A table of at most this many files has one part, in one file."""
     small_rows: int = 20_000
     """A part of fewer rows is small."""
     small_parts: int = 8

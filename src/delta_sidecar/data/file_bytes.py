@@ -35,7 +35,7 @@ class Sources:
         self._root = parse_location(store.root_uri)
         self._open_other = open_other
         self.small_file = small_file
-        """Remote files of up to so many bytes come whole."""
+        """The size in bytes up to which a remote file is fetched whole."""
         self._others: dict[str, Store] = {}
         self._lock = threading.Lock()
 

@@ -39,8 +39,6 @@ def side_by_side(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
     A task no thread has begun is done here: so callers that are on the pool themselves cannot wait for each other.
     """
-    if len(tasks) == 1:
-        return [tasks[0]()]
     pending = [submit(task) for task in tasks[1:]]
     try:
         first = [task() for task in tasks[:1]]

@@ -43,9 +43,7 @@ class FileRequest:
         if predicate is not None:
             generated = supports_generated_columns(snapshot.protocol)
             pruning = bucket_ranges(predicate, snapshot.schema, snapshot.partition_columns, generated)
-        request = cls(output_columns(columns), pruning, limit, settings)
-        _ = request.source  # made before the walk: it leads from the log to the rows without a step back
-        return request
+        return cls(output_columns(columns), pruning, limit, settings)
 
     @cached_property
     def pruner(self) -> FilePruner:

@@ -53,8 +53,8 @@ class TailWalk:
             yield batch
 
     def together(self, commits: Sequence[CommitRange], most: int, alone: int) -> Iterator[list[AddsOfCommit]]:
-        """Adds of neighbouring commits in lists of at most so many, but the first few commits each `alone`: a batch has
-        a fixed cost of about a thousand rows."""
+        """Adds of neighbouring commits in lists of at most `most`, but the first `alone` commits each by itself: a
+        batch has a fixed cost of about a thousand rows."""
         adds = self.one_by_one(commits)
         for commit_adds in islice(adds, alone):
             yield [commit_adds]

@@ -35,7 +35,7 @@ def begin_gets(store: Store, paths: Iterable[str]) -> list[Future[Buffer]]:
 
 
 def begin_small_gets(store: Store, paths: Iterable[str], most: int) -> list[Future[Buffer | None]]:
-    """Begin to fetch objects that may not be there, each if it has at most so many bytes."""
+    """Begin to fetch objects that may be missing; one of more than `most` bytes is not fetched."""
     return [begin(store, get_small, store, path, most) for path in paths]
 
 

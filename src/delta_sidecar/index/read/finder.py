@@ -55,9 +55,9 @@ def discover_with_index(store: Store, version: int | None, commits: CommitBytes)
     finder, search = IndexFinder(store, version), LogSearch(store, version, commits, with_names=True)
     finder.ask_for_hints()
     search.list_from_hint(finder.ask_for_manifests(search.read_hint()))
-    base = finder.base(search.wanted, search)
+    base = finder.base(search)
     if base is None and not search.has_checkpoint and search.list_all():
-        base = finder.base(search.wanted, search)
+        base = finder.base(search)
     return search.discovery(base, finder.passed_over)
 
 
@@ -98,11 +98,11 @@ class IndexFinder:
         self._ask(places)
         return max(hinted, default=None)
 
-    def base(self, version: int | None, search: LogSearch) -> IndexBase | None:
-        """The best index at or below the version that the listed log has; None if there is none."""
+    def base(self, search: LogSearch) -> IndexBase | None:
+        """The best index at or below the version, now that the log is listed; None if there is none."""
+        version, listing = search.wanted, search.listing
         if version is None:
             return None
-        listing = search.listing
         for candidate in sorted(self._candidates, key=lambda c: c.version, reverse=True):
             base = self._tried(candidate, listing, version)
             if base is not None:

@@ -77,7 +77,7 @@ class VerifyReport:
 
 
 def verify_index(store: Store, version: int | None = None, most_named: int = 20) -> VerifyReport:
-    """Check the index of a version, or the newest one of the table; so many files that are off are named."""
+    """Check the index of a version, or the newest one; at most `most_named` files that differ are named."""
     head = load_snapshot(store, version)
     manifests = [entry for entry in listed_manifests(store) if version is None or entry[0] == version]
     if not manifests:
