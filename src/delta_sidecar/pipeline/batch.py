@@ -36,7 +36,7 @@ from delta_sidecar.pipeline.event_time import (
     with_time,
 )
 from delta_sidecar.pipeline.failures import spark_failures
-from delta_sidecar.pipeline.file_layout import count_buckets
+from delta_sidecar.pipeline.file_layout import SAMPLE_ROWS, count_buckets
 from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.pipeline.parsing import LEFT, PROBLEMS, RAW, REASON
 from delta_sidecar.pipeline.records.csv_records import checked_names
@@ -108,6 +108,8 @@ class Prepared:
     """None where nothing had to be known of the rows first."""
     bad: DataFrame | None = None
     """Its bad rows, where there are any: reason, origin and raw bytes of each."""
+    sample: DataFrame | None = None
+    """Its first rows, where they are cheaper to have than by a limit on the frame."""
 
 
 def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target | None) -> Prepared:
@@ -188,12 +190,18 @@ def _of_lines(
     bad = _bad_lines(rows, contract) if seen.bad_rows else None
     if bad is not None and not demands.allow_bad:
         raise _refusal(spark, lines.source, lines.label, bad, seen.bad_rows)
-    # Where the survey saw no bad record, one that turns up now is an error: nobody would put it aside.
-    frame, time = rows.timed(contract, writing=True, allow_bad=bad is not None)
-    if bad is not None:
-        frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
-    frame = _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
-    return _prepared(frame, time, contract, target, seen, bad)
+
+    def written(rows: _Parsing) -> DataFrame:
+        # Where the survey saw no bad record, one that turns up now is an error: nobody would put it aside.
+        frame, _ = rows.timed(contract, writing=True, allow_bad=bad is not None)
+        if bad is not None:
+            frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
+        return _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
+
+    prepared = _prepared(written(rows), time, contract, target, seen, bad)
+    # A limit after the parser ends Python workers in the middle of their work, and the next job starts new ones.
+    first = replace(rows, lines=replace(lines, frame=lines.frame.limit(SAMPLE_ROWS)))
+    return replace(prepared, sample=written(first).select(*map(quoted, prepared.frame.columns)))
 
 
 @dataclass(frozen=True, slots=True)

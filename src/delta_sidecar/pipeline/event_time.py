@@ -23,6 +23,8 @@ EPOCHS: Final = {"epoch-seconds": 1_000_000, "epoch-millis": 1_000, "epoch-micro
 _DATE = "^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
 _NO_SECONDS = f"({_DATE}[T ][0-9]{{1,2}}:[0-9]{{1,2}})($| *[A-Za-z+-])"
 _ZONE = ":[0-9.]+ *[A-Za-z+-]"
+_USUAL = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
+"""What most sources write: one look tells that Spark may cast it as it is."""
 _NUMBER = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """Microseconds of the years 1 to 9999: an epoch outside of them counts something else than was said."""
@@ -182,7 +184,8 @@ def parsed_text(column: str, time_type: TimeType = "timestamp") -> str:
     if time_type == "timestamp_ntz":
         return f"CASE WHEN {zoned} THEN NULL WHEN {text} RLIKE '{_DATE}' THEN try_cast({text} AS TIMESTAMP_NTZ) END"
     return (
-        f"CASE WHEN {zoned} THEN try_cast({text} AS TIMESTAMP) "
+        f"CASE WHEN {column} RLIKE '{_USUAL}' THEN try_cast({column} AS TIMESTAMP) "
+        f"WHEN {zoned} THEN try_cast({text} AS TIMESTAMP) "
         f"WHEN {bare} THEN try_cast(concat({text},' 00:00:00Z') AS TIMESTAMP) "
         f"WHEN {text} RLIKE '{_DATE}' THEN try_cast(concat({text},'Z') AS TIMESTAMP) END"
     )

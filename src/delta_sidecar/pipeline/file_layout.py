@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _TOLERANCE = 0.15
 """A file may be this much of the target larger than it, before it is split: sizes are estimates."""
-_SAMPLE = 20_000
+SAMPLE_ROWS = 20_000
+"""Rows that tell what a row takes in Parquet."""
 _WIDEST_ROW = 16 << 10
 """Rows are taken to be no wider than this in Parquet: buckets of few rows need no estimate."""
 _SLACK = 16
@@ -121,9 +122,9 @@ def count_buckets(frame: DataFrame, number: str) -> Counted:
     return Counted(dict(zip(buckets, rows)), first == last)
 
 
-def sampled_bytes_per_row(frame: DataFrame) -> float:
+def sampled_bytes_per_row(first: DataFrame) -> float:
     """Bytes a row takes in Parquet, by the first rows."""
-    sample = frame.limit(_SAMPLE).toArrow()
+    sample = first.toArrow()
     sink = pa.BufferOutputStream()
     pq.write_table(sample, sink, compression="snappy")
     size: int = sink.tell()

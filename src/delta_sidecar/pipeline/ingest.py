@@ -36,6 +36,7 @@ from delta_sidecar.pipeline.contract import schema_of, without
 from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, check_time_parser, time_name
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.file_layout import (
+    SAMPLE_ROWS,
     hashable_columns,
     needs_estimate,
     plan_layout,
@@ -45,8 +46,8 @@ from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.kafka import KafkaSource, is_kafka, kafka_source
 from delta_sidecar.pipeline.kafka_frames import kafka_input, message_columns, read_kafka
 from delta_sidecar.pipeline.reach import check_reach
-from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions
-from delta_sidecar.pipeline.sources import Rows, Source, list_files, read_delta, source_of
+from delta_sidecar.pipeline.session import set_storage_options, shuffle_partitions, temporary_settings
+from delta_sidecar.pipeline.sources import Rows, Source, list_files, read_delta, settings_for_lines, source_of
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
@@ -305,14 +306,16 @@ def give_access(spark: SparkSession, settings: Settings, source: Source | None) 
 def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
     """One batch, from the look at the table to the summary. A writer that was faster means another attempt."""
     batch = _Batch(spark, source, settings, once, settings.open_store())
-    outcome = until_committed(
-        batch.attempt,
-        batch.committed,
-        settings.retry,
-        what=f"{settings.table}: the batch",
-        may_retry=batch.may_retry,
-        say=settings.say,
-    )
+    own = settings_for_lines(spark, source.source, source.files) if isinstance(source, Files) else {}
+    with temporary_settings(spark, own):
+        outcome = until_committed(
+            batch.attempt,
+            batch.committed,
+            settings.retry,
+            what=f"{settings.table}: the batch",
+            may_retry=batch.may_retry,
+            say=settings.say,
+        )
     if isinstance(outcome, IngestSummary):
         return outcome
     return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch)
@@ -467,7 +470,7 @@ def _dealt(batch: Prepared, settings: Settings, snapshot: Snapshot) -> DataFrame
     if not counts:
         return None
     with spark_failures(f"{settings.table}: the source could not be counted"):
-        width = _bytes_per_row(frame, snapshot) if needs_estimate(counts, target) else 0.0
+        width = _bytes_per_row(batch, snapshot) if needs_estimate(counts, target) else 0.0
     layout = plan_layout(counts, width, target, parallelism)
     settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
     if counted.gathered and not layout.split:
@@ -475,9 +478,11 @@ def _dealt(batch: Prepared, settings: Settings, snapshot: Snapshot) -> DataFrame
     return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
 
 
-def _bytes_per_row(frame: DataFrame, snapshot: Snapshot) -> float:
+def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
     known = recent_bytes_per_row(snapshot)
-    return sampled_bytes_per_row(frame) if known is None else known
+    if known is not None:
+        return known
+    return sampled_bytes_per_row(batch.frame.limit(SAMPLE_ROWS) if batch.sample is None else batch.sample)
 
 
 def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:

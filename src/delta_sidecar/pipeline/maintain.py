@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
@@ -27,7 +27,7 @@ from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
-from delta_sidecar.pipeline.session import shuffle_partitions
+from delta_sidecar.pipeline.session import shuffle_partitions, temporary_settings
 from delta_sidecar.pipeline.small_files import SmallFiles, crowded_partitions, partition_fields, predicate
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
@@ -271,25 +271,6 @@ class _Session:
         chosen = session.conf.get(LISTING_TASKS) != "10000"
         return {} if chosen else {LISTING_TASKS: str(shuffle_partitions(session))}
 
-    @contextmanager
-    def settings(self, given: Mapping[str, str]) -> Iterator[None]:
-        """Settings of the session for the time of a block."""
-        session = self.get()
-        before = {name: session.conf.get(name, None) for name in given}
-        _set(session, given)
-        try:
-            yield
-        finally:
-            _set(session, before)
-
-
-def _set(session: SparkSession, settings: Mapping[str, str | None]) -> None:
-    for name, value in settings.items():
-        if value is None:
-            session.conf.unset(name)
-        else:
-            session.conf.set(name, value)
-
 
 @dataclass(slots=True)
 class _Done:
@@ -350,9 +331,10 @@ class _Run:
         return _Done("done", f"{summary}: {removed:,} became {added:,}", facts | {"removed": removed, "added": added})
 
     def _compact(self, snapshot: Snapshot, crowded: list[SmallFiles]) -> tuple[int, int]:
-        sizes = {"maxFileSize": str(self.order.target), "minFileSize": str(self.order.target // 2)}
+        prefix, target = "spark.databricks.delta.optimize", self.order.target
+        sizes = {f"{prefix}.maxFileSize": str(target), f"{prefix}.minFileSize": str(target // 2)}
         fields, removed, added = partition_fields(snapshot), 0, 0
-        with self.session.settings({f"spark.databricks.delta.optimize.{k}": v for k, v in sizes.items()}):
+        with temporary_settings(self.session.get(), sizes):
             for at in range(0, len(crowded), BUCKETS_A_COMMIT):
                 where = predicate(crowded[at : at + BUCKETS_A_COMMIT], fields)
                 rows = self.session.sql(f"OPTIMIZE {self.session.table}" + (f" WHERE {where}" if where else ""))
@@ -365,7 +347,7 @@ class _Run:
 
     def _vacuum(self) -> _Done:
         hours = self.order.retain_hours
-        with self.session.settings(self.session.fewer_listings()):
+        with temporary_settings(self.session.get(), self.session.fewer_listings()):
             return self._vacuum_retaining("" if hours is None else f" RETAIN {hours:g} HOURS")
 
     def _vacuum_retaining(self, retain: str) -> _Done:

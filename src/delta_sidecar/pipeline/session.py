@@ -109,6 +109,24 @@ def _places(uris: Sequence[str]) -> list[str]:
     return [uri for uri in uris if not is_kafka(uri)]
 
 
+@contextmanager
+def temporary_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of the session for the time of a block; one that is as wanted already may be that of another thread."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    changed = {name: value for name, value in settings.items() if before[name] != value}
+    for name, value in changed.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in changed:
+            old = before[name]
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
 def shuffle_partitions(spark: SparkSession) -> int:
     """The partitions of an exchange; Spark's own 200 where the session has no number (`auto` on some clusters).
 

@@ -55,6 +55,7 @@ _LARGE: Final = 4 << 20
 """Files up to here are never divided among tasks: Spark counts that much for opening one."""
 _FOOTER: Final = 64 << 10
 _THREADS: Final = 16
+_BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 ORIGIN: Final = "__origin"
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
@@ -400,6 +401,16 @@ def read_lines(spark: SparkSession, source: Source, files: Sequence[File], known
     return Lines(lines, source, source.uri, tuple(column.name for column in columns), headers)
 
 
+def settings_for_lines(spark: SparkSession, source: Source, files: Sequence[File]) -> dict[str, str]:
+    """The session's settings for the tasks that read some files.
+
+    Spark asks after each line how large the Arrow batch is by now, which takes a fifth of a pass. A batch is never more
+    than what one task reads: where that is bounded by the split of plain files, the question is left out.
+    """
+    plain = source.is_text and not source.flag("multiLine") and not any(_COMPRESSED.search(f.path) for f in files)
+    return {_BATCH_BYTES: str(2**31 - 1)} if plain and not _divides_otherwise(spark) else {}
+
+
 def _separated(source: Source, files: Sequence[File]) -> Source:
     """The source with the separator that the names of its files tell, where none is given."""
     if source.format != "csv" or source.option("sep") or source.option("delimiter"):
@@ -430,7 +441,7 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
 
     if source.flag("multiLine"):
         return {}
-    least = 0 if _divides_small_files(spark) else _LARGE
+    least = 0 if _divides_otherwise(spark) else _LARGE
     large = [file.path for file in files if file.size > least and _may_be_divided(file.path)]
     if not large:
         return {}
@@ -453,8 +464,8 @@ def _may_be_divided(path: str) -> bool:
     return not _COMPRESSED.search(path) or path.lower().endswith(".bz2")
 
 
-def _divides_small_files(spark: SparkSession) -> bool:
-    """Whether the session was told to divide files into smaller pieces than Spark does by itself."""
+def _divides_otherwise(spark: SparkSession) -> bool:
+    """Whether the session was told to divide files into other pieces than Spark does by itself."""
     usual = {"spark.sql.files.maxPartitionBytes": "134217728", "spark.sql.files.openCostInBytes": "4194304"}
     return any(str(spark.conf.get(name, value)).rstrip("bB") != value for name, value in usual.items())
 

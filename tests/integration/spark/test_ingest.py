@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 import shutil
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -64,6 +66,30 @@ def test_a_quarter_to_midnight_to_a_quarter_past_is_two_buckets(table: SparkTabl
     assert steps == ["counting rows", "creating the table", "writing 31 rows into 2 buckets"]
     ours = table.check(["ts >= TIMESTAMP'2026-02-11 00:00:00'"])
     assert len(ours.file_uris(predicate="ts >= TIMESTAMP'2026-02-11 00:00:00Z'")) == 1
+
+
+def python_workers() -> set[int]:
+    """The processes that Spark runs Python in, on this machine, below this process."""
+    workers = set()
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "pyspark.daemon" in process.cmdline():
+                workers.add(process.pid)
+    return workers
+
+
+def test_a_batch_of_text_ends_no_python_worker_early(table: SparkTable, tmp_path: Path) -> None:
+    """A worker that is stopped in the middle of its lines is started again by the next job, with all its imports."""
+    rows = "".join(f'{{"ts": "2026-02-10T23:45:00.{n:06}Z", "id": {n}}}\n' for n in range(30_000))
+    (tmp_path / "in.json").write_text(rows)
+    ingest(tmp_path / "in.json", tmp_path / "warm", "ts", spark=table.spark)
+    before = python_workers()
+    limit = table.spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
+    done = ingest(tmp_path / "in.json", table.root, "ts", spark=table.spark)
+    assert done.rows == 30_000
+    assert before
+    assert python_workers() == before
+    assert table.spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == limit
 
 
 def test_daylight_saving_changes_nothing(table: SparkTable) -> None:
@@ -130,6 +156,9 @@ TEXTS = {
     "1770753600": None,
     "2026-02-30": None,
     "2026-02-10T25:00:00Z": None,
+    "2026-02-30T23:45:00Z": None,
+    "2026-02-10T23:45:00+25:00": None,
+    "2026-02-10 23:45:00.1-08:00": "2026-02-11 07:45:00.1",
     "2026-02-10T23:45:00Z and more": None,
 }
 
@@ -150,7 +179,7 @@ def text_of(micros: int) -> str:
 def test_times_that_are_none_are_put_aside_or_refused(table: SparkTable, tmp_path: Path) -> None:
     rows = [(text, n) for n, text in enumerate([*TEXTS, None])]
     frame = table.spark.createDataFrame(rows, "ts STRING, id INT")
-    with pytest.raises(InputError, match=r"8 records are bad.*ts is no time.*--bad-rows"):
+    with pytest.raises(InputError, match=r"10 records are bad.*ts is no time.*--bad-rows"):
         ingest(frame, table.root, "ts")
     assert not table.root.exists()
     done = ingest(frame, table.root, "ts", bad_rows=tmp_path / "bad")
