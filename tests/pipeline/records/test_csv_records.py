@@ -136,6 +136,43 @@ texts = st.one_of(
 )
 
 
+fields = st.one_of(
+    st.text("a1 ,;\"'\\\té\ufeff\x00", max_size=4),
+    st.sampled_from(["", '""', '"a"', '"a,b"', '"x ""y"""', '"', 'a"b', '"a"b', "NA", '"NA"', "'q,'", '" "', "\r"]),
+)
+dialects = st.sampled_from(
+    [
+        Dialect(),
+        Dialect(escape="\\"),
+        Dialect(escape=""),
+        Dialect(quote="'", escape="'", sep=";"),
+        Dialect(null_value="NA"),
+        Dialect(comment="1"),
+        Dialect(sep="\t"),
+        Dialect(sep=", "),
+    ]
+)
+
+
+@given(st.lists(st.lists(fields, min_size=1, max_size=3), min_size=1, max_size=6), dialects, st.integers(1, 3))
+def test_lines_are_divided_at_once_as_they_are_one_by_one(lines: list[list[str]], dialect: Dialect, width: int) -> None:
+    encoded = [dialect.sep.join(line).encode() for line in lines]
+    parser = CsvParser(Terms(pa.schema([])), dialect)
+    columns, places, bad = parser.divide(encoded, width)
+    texts, no_text = parser._decoded(encoded)
+    plainly = parser._one_by_one(((at, text, 0) for at, text in texts), width, no_text)
+    assert ([c.to_pylist() for c in columns], list(places), bad) == ([c.to_pylist() for c in plainly[0]], *plainly[1:])
+
+
+def test_lines_with_quotes_are_divided_at_once() -> None:
+    """One by one takes some hundred times longer, and files in which every field is quoted are common."""
+    parser = CsvParser(Terms(pa.schema([])), Dialect(null_value="NA"))
+    lines = [b'"1","x ""y"", z",""', b'"2",plain,', b'"3","NA",NA']
+    columns, places = parser._at_once(lines, 3) or ([], [])
+    assert places == [0, 1, 2]
+    assert [c.to_pylist() for c in columns] == [["1", "2", "3"], ['x "y", z', "plain", None], ["", None, None]]
+
+
 @given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=12), st.booleans())
 def test_an_inferred_schema_gives_every_text_back(some: list[tuple[str | None, ...]], quoted: bool) -> None:
     sink = io.StringIO()

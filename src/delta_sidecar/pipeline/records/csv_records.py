@@ -1,11 +1,13 @@
 """Lines of CSV as Arrow columns: each file by its own header, matched to the contract by name.
 
-Lines without a quote are divided by Arrow; others by a small strict tokenizer, which tells an empty text from no text
-and refuses what follows a closing quote. Columns are then converted as wholes, and value by value where that fails.
+Lines are divided by Arrow, where a look at all of them shows that it can only read them one way; others by a small
+strict tokenizer, which tells an empty text from no text and refuses what follows a closing quote. Columns are then
+converted as wholes, and value by value where that fails.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pv
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.records import conversion, inference
@@ -43,11 +46,23 @@ class Dialect:
         return _Tokens(self)
 
 
+def _regular_line(dialect: Dialect) -> str | None:
+    """A pattern of Arrow's for lines that every CSV reader divides alike; None if there is none for the dialect."""
+    if not (len(dialect.sep) == len(dialect.quote) == 1 and dialect.sep.isascii() and dialect.quote.isascii()):
+        return None
+    sep, quote, escape = (re.escape(text) for text in (dialect.sep, dialect.quote, dialect.escape))
+    doubled = not dialect.escape or dialect.escape == dialect.quote
+    inside = rf"(?:[^{quote}\r\n]|{quote}{quote})*" if doubled else rf"[^{quote}{escape}\r\n]*"
+    field = rf"(?:{quote}{inside}{quote}|[^{sep}{quote}\r\n]*)"
+    return rf"^{field}(?:{sep}{field})*$"
+
+
 class _Tokens:
     """Divides text into records and fields."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
+        self.regular = _regular_line(dialect)
         sep, quote, escape = (re.escape(text) for text in (dialect.sep, dialect.quote, dialect.escape))
         plain = rf"(?:(?!{sep}|[\r\n])(?s:.))*" if dialect.multi_line else rf"(?:(?!{sep})(?s:.))*"
         if not dialect.quote:
@@ -180,16 +195,50 @@ class CsvParser:
         return None if columns is None else (columns, pc.indices_nonzero(is_record).to_pylist())
 
     def _plain(self, array: pa.StringArray, width: int) -> list[pa.Array] | None:
-        """The columns of lines that have no quote, and all have as many fields as the header."""
+        """The columns of lines that all have as many fields as the header."""
         if not len(array):
             return [pa.array([], pa.string())] * width
         if self.dialect.quote and _any(pc.match_substring(array, self.dialect.quote)):
-            return None
+            return self._quoted(array, width)
         divided = pc.split_pattern(array, self.dialect.sep)
         if not all_true(pc.equal(pc.list_value_length(divided), width)):
             return None
         values = divided.flatten()
         return [self._nulled(values.take(pa.array(np.arange(at, len(values), width)))) for at in range(width)]
+
+    def _quoted(self, array: pa.StringArray, width: int) -> list[pa.Array] | None:
+        """The same of lines with quotes, if every quote opens or closes a field, or stands doubled inside one."""
+        shape = self.tokens.regular
+        if shape is None or not all_true(pc.match_substring_regex(array, shape)):
+            return None
+        if array[0].as_py().startswith("\ufeff"):
+            # Arrow would take it for the mark at the begin of a file, and leave it out.
+            return None
+        names = [str(at) for at in range(width)]
+        # Without a line end after the last line Arrow takes an empty field there for a quoted one.
+        data = b"\n".join([*array.cast(pa.binary()).to_pylist(), b""])
+        try:
+            table = pv.read_csv(
+                io.BytesIO(data),
+                pv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
+                pv.ParseOptions(delimiter=self.dialect.sep, quote_char=self.dialect.quote),
+                pv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=["", self.dialect.null_value],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows != len(array):
+            return None
+        return [self._without_null_value(column.combine_chunks()) for column in table.columns]
+
+    def _without_null_value(self, column: pa.Array) -> pa.Array:
+        """The column, with nulls for the text that stands for one, quoted or not."""
+        null = self.dialect.null_value
+        return pc.if_else(pc.equal(column, null), pa.scalar(None, pa.string()), column) if null else column
 
     def _nulled(self, column: pa.Array) -> pa.Array:
         nulls = pa.array({"", self.dialect.null_value}, pa.string())
