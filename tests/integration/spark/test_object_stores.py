@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import deltalake
 import pyarrow as pa
 import pytest
-from tests.pipeline.test_watch import Script
 
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.pipeline.index_watch import watch
@@ -15,6 +14,7 @@ from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from tests.integration.servers import ObjectServer
 from tests.integration.spark.indexed import AS_IF_LARGE, verified
+from tests.pipeline.test_index_watch import Script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
