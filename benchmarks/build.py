@@ -36,10 +36,8 @@ from benchmarks.index_tables import manifest_sizes
 from benchmarks.measure import ROOT, HighWaterMark, Sampler
 from benchmarks.report import RESULTS, environment
 from benchmarks.specs import BUCKET, LogSpec, table_dir
-from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.pipeline.build import build_table
+from delta_sidecar import BuildOptions, build_index, pipeline
 from delta_sidecar.pipeline.session import spark_session
-from delta_sidecar.storage import open_store
 
 REPEAT = 3
 
@@ -76,13 +74,13 @@ class OneProcess:
 
 def build_in_process(table: str) -> dict[str, float]:
     """Seconds and peak of a whole build in this process."""
-    store, options = open_store(table), BuildOptions(full=True, engine="process")
+    options = BuildOptions(full=True, engine="process")
     gc.collect()
     try:
         meter: HighWaterMark | Sampler = HighWaterMark()
     except OSError:
         meter = Sampler()
-    return {"seconds": timed(lambda: build_index(store, options=options)), "peak_mb": meter.peak() / 1e6}
+    return {"seconds": timed(lambda: build_index(table, options=options)), "peak_mb": meter.peak() / 1e6}
 
 
 class Tables:
@@ -125,13 +123,15 @@ class Tables:
 def workloads(spark: Any, tables: Tables, scratch: Path, alone: OneProcess) -> dict[str, Callable[[], float]]:
     """Each runs once and gives its seconds, without what it needs to set up."""
     whole = tables.copy("whole")
-    build_table(str(whole), options=BuildOptions(engine="spark"), spark=spark)
+    pipeline.build_index(str(whole), options=BuildOptions(engine="spark"), spark=spark)
     appended, removed = tables.copy("appended", whole), tables.copy("removed", whole)
     tables.append(appended)
     tables.remove(removed)
 
     def build() -> float:
-        return timed(lambda: build_table(str(whole), options=BuildOptions(full=True, engine="spark"), spark=spark))
+        return timed(
+            lambda: pipeline.build_index(str(whole), options=BuildOptions(full=True, engine="spark"), spark=spark)
+        )
 
     def checkpoint() -> float:
         target = tables.copy("delta")
@@ -147,7 +147,7 @@ def workloads(spark: Any, tables: Tables, scratch: Path, alone: OneProcess) -> d
     def next_of(table: Path) -> Callable[[], float]:
         def run() -> float:
             target = tables.copy(f"{table.name}-next", table)
-            return timed(lambda: build_table(str(target)))
+            return timed(lambda: pipeline.build_index(str(target)))
 
         return run
 

@@ -69,12 +69,12 @@ def measured(files: int, directory: Path) -> dict[str, Any]:
 def driven(order: dict[str, Any]) -> dict[str, Any]:
     """Build, in this process, and say what it took."""
     from delta_sidecar.index.build.build import BuildOptions
-    from delta_sidecar.pipeline.build import build_table
     from delta_sidecar.pipeline.session import spark_session
+    from delta_sidecar.pipeline.spark_build import build_index
 
     began = time.perf_counter()
     with spark_session(master=order["master"], conf=order["conf"]) as spark:
-        report = build_table(order["table"], options=BuildOptions(full=True, engine="spark"), spark=spark)
+        report = build_index(order["table"], options=BuildOptions(full=True, engine="spark"), spark=spark)
         python = peak(os.getpid())
         jvm = sum(peak(child.pid) for child in psutil.Process().children(recursive=True) if "java" in child.name())
     return {

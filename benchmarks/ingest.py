@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.pipeline.ingest import ingest
+from delta_sidecar.pipeline.ingest_job import ingest
 from delta_sidecar.pipeline.session import spark_session
 
 if TYPE_CHECKING:

@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 
-from delta_sidecar import DeltaTable  # noqa: E402
-from delta_sidecar.index.verify.verify import verify_index  # noqa: E402
-from delta_sidecar.pipeline.build import build_table  # noqa: E402
-from delta_sidecar.pipeline.ingest import IngestSummary, ingest  # noqa: E402
+from delta_sidecar import DeltaTable, verify_index  # noqa: E402
+from delta_sidecar.pipeline import IngestSummary, build_index, ingest  # noqa: E402
 from delta_sidecar.pipeline.session import find_jars, spark_session  # noqa: E402
-from delta_sidecar.storage.opening import open_store  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,13 +124,13 @@ def change(spark: SparkSession) -> None:
 
 def index() -> None:
     heading("Index")
-    done = build_table(str(TABLE))
+    done = build_index(str(TABLE))
     print(
         f"version {done.version}, {done.mode}: {done.files:,} files in {done.parts} part(s), "
         f"{done.index_bytes:,} bytes, {done.seconds:.2f} s, no Spark needed"
     )
     with step("verified against a dumb replay of the log, file by file, stats by stats"):
-        report = verify_index(open_store(str(TABLE)))
+        report = verify_index(str(TABLE))
     if not report.ok:
         sys.exit(f"demo: the index is off: {report.problems[0]}; this is a bug")
 

@@ -2,29 +2,87 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
 import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import delta_sidecar
-from delta_sidecar import errors
+from delta_sidecar import errors, pipeline
+from tests.events_table import write_events
+from tests.examples import examples, needs_spark, public_names, run
+
+PACKAGES = [delta_sidecar, pipeline]
+GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guide"
 
 
-def test_all_names_are_there_and_sorted() -> None:
-    names = delta_sidecar.__all__
+@pytest.mark.parametrize("package", PACKAGES)
+def test_all_names_are_there_and_sorted(package: ModuleType) -> None:
+    names = package.__all__
     assert names == sorted(names)
-    assert all(hasattr(delta_sidecar, name) for name in names)
+    assert all(hasattr(package, name) for name in names)
 
 
-def test_nothing_else_is_public() -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_else_is_public(package: ModuleType) -> None:
     """Modules and what imports bring in aside, every public attribute is listed."""
-    public = {name for name in dir(delta_sidecar) if not name.startswith("_") and name != "annotations"}
-    modules = {name for name in public if inspect.ismodule(getattr(delta_sidecar, name))}
-    extra = {name for name in public - modules - set(delta_sidecar.__all__) if name not in ("TYPE_CHECKING", "Any")}
-    assert extra == set()
+    public = {name for name in vars(package) if not name.startswith("_") and name != "annotations"}
+    modules = {name for name in public if inspect.ismodule(getattr(package, name))}
+    assert public - modules - set(package.__all__) == {"TYPE_CHECKING", "lazy_names"} - modules
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_name_is_that_of_a_module(package: ModuleType) -> None:
+    """A module with the name of a function takes its place as soon as someone imports it."""
+    files = Path(str(package.__file__)).parent.iterdir()
+    assert {file.stem for file in files}.isdisjoint(package.__all__)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_types_are_imported_for_the_checker_from_where_names_are_found(package: ModuleType) -> None:
+    tree = ast.parse(Path(str(package.__file__)).read_text())
+    (block,) = (n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    typed = {name.name for node in block.body if isinstance(node, ast.ImportFrom) for name in node.names}
+    assert typed == set(package._MODULES)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    for package in PACKAGES:
+        with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nope'"):
+            package.nope
+
+
+@pytest.mark.parametrize("name", sorted(public_names()))
+def test_every_name_has_a_docstring_with_an_example(name: str) -> None:
+    public = public_names()[name]
+    text = inspect.getdoc(public) or ""
+    assert ">>> " in text
+    if inspect.isfunction(public):
+        assert "Raises:" in text
+        (arguments,) = re.findall(r"Args:\n(.*?)\n\n", text, re.DOTALL)
+        told = set(re.findall(r"^    (\w+): ", arguments, re.MULTILINE))
+        parameters = set(inspect.signature(public).parameters)
+        assert told <= parameters
+        assert told == parameters or re.search(r"rguments( that are not listed)? are those of `\w+`", text)
+
+
+@pytest.mark.parametrize("example", [e for e in examples() if not needs_spark(e)], ids=lambda e: e.name)
+def test_examples_run(example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_events(tmp_path / "events")
+    monkeypatch.chdir(tmp_path)
+    run(example)
+
+
+@pytest.mark.parametrize("page", sorted(GUIDES.glob("*.md")), ids=lambda page: page.name)
+def test_guides_import_public_names_only(page: Path) -> None:
+    imports = re.findall(r"^(?:from|import) (delta_sidecar[\w.]*)", page.read_text(), re.MULTILINE)
+    assert set(imports) <= {package.__name__ for package in PACKAGES}
 
 
 def error_classes() -> dict[str, type[Exception]]:
@@ -60,6 +118,23 @@ def test_the_tree_that_is_drawn_is_the_tree_there_is() -> None:
 @pytest.mark.parametrize("name", sorted(error_classes()))
 def test_every_error_says_what_it_is(name: str) -> None:
     assert error_classes()[name].__doc__
+
+
+def test_the_pipeline_needs_no_spark_before_it_is_called() -> None:
+    """Every name of it can be had where pyspark is not installed; what needs Spark says so."""
+    code = """
+import sys
+sys.modules["pyspark"] = sys.modules["pyspark.sql"] = None
+from delta_sidecar import pipeline, SparkError
+for name in pipeline.__all__:
+    getattr(pipeline, name)
+try:
+    pipeline.ingest("landing", "events", "ts")
+except SparkError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "pyspark is not installed; run: pip install 'delta-sidecar[spark]'"
 
 
 def test_the_import_is_light() -> None:

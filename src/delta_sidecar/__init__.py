@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from delta_sidecar.errors import (
     AccessDeniedError,
@@ -31,32 +30,44 @@ from delta_sidecar.errors import (
     UnsupportedTypeError,
     VersionNotFoundError,
 )
+from delta_sidecar.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from delta_sidecar.data.read_metrics import ReadMetrics
+    from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.index.build.build import BuildReport
+    from delta_sidecar.index.build.build_job import BuildOptions
+    from delta_sidecar.index.verify.verify import VerifyReport
+    from delta_sidecar.indexing import build_index, verify_index
     from delta_sidecar.scan.file_infos import FileInfo
     from delta_sidecar.scan.file_scan import FileScan
     from delta_sidecar.scan.scan_metrics import ScanMetrics
     from delta_sidecar.scan.scan_plan import ScanPlan
-    from delta_sidecar.table import DeltaTable
+    from delta_sidecar.table import DeltaTable, ProtocolVersions, TableMetadata
 
 __version__ = "0.1.0.dev0"
 
-_LATER = {
-    "DeltaTable": "delta_sidecar.table",
-    "FileInfo": "delta_sidecar.scan.file_infos",
-    "FileScan": "delta_sidecar.scan.file_scan",
-    "ScanMetrics": "delta_sidecar.scan.scan_metrics",
-    "ScanPlan": "delta_sidecar.scan.scan_plan",
+_MODULES = {
+    "BuildOptions": "index.build.build_job",
+    "BuildReport": "index.build.build",
+    "DeltaTable": "table",
+    "FileInfo": "scan.file_infos",
+    "FileScan": "scan.file_scan",
+    "ProtocolVersions": "table",
+    "ReadMetrics": "data.read_metrics",
+    "RowStream": "data.row_stream",
+    "ScanMetrics": "scan.scan_metrics",
+    "ScanPlan": "scan.scan_plan",
+    "TableMetadata": "table",
+    "VerifyReport": "index.verify.verify",
+    "build_index": "indexing",
+    "verify_index": "indexing",
 }
-"""What brings pyarrow is imported when it is first asked for: `sidecar --help` does without."""
+"""Where the names are that bring pyarrow: `sidecar --help` does without."""
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(_LATER[name]), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:
+    # A type checker knows the names from the imports above, and reports any other.
+    __getattr__ = lazy_names(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:
@@ -65,6 +76,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "AccessDeniedError",
+    "BuildOptions",
+    "BuildReport",
     "ConflictError",
     "ConsumedStreamError",
     "CorruptDataError",
@@ -82,16 +95,23 @@ __all__ = [
     "ObjectNotFoundError",
     "OptionError",
     "PredicateError",
+    "ProtocolVersions",
+    "ReadMetrics",
+    "RowStream",
     "ScanMetrics",
     "ScanPlan",
     "SparkError",
     "StorageError",
     "StoreUnavailableError",
+    "TableMetadata",
     "TableNotFoundError",
     "UnknownColumnError",
     "UnsupportedFeatureError",
     "UnsupportedTableError",
     "UnsupportedTypeError",
+    "VerifyReport",
     "VersionNotFoundError",
     "__version__",
+    "build_index",
+    "verify_index",
 ]

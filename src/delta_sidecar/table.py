@@ -44,7 +44,13 @@ _FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
 
 class TableMetadata(NamedTuple):
-    """What the table says of itself."""
+    """What the table says of itself: the return value of `DeltaTable.metadata`.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> DeltaTable("events").metadata().partition_columns
+        ['_event_hour']
+    """
 
     id: str
     name: str | None
@@ -55,7 +61,13 @@ class TableMetadata(NamedTuple):
 
 
 class ProtocolVersions(NamedTuple):
-    """What the table asks of readers and writers."""
+    """What the table asks of readers and writers: the return value of `DeltaTable.protocol`.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> DeltaTable("events").protocol().min_reader_version
+        1
+    """
 
     min_reader_version: int
     min_writer_version: int
@@ -66,11 +78,33 @@ class ProtocolVersions(NamedTuple):
 class DeltaTable:
     """One version of a Delta table, pinned when it is opened. Files are found when they are asked for, never before.
 
-    `version` is a number; `load_as_version` also takes a time. `storage_options` are those `deltalake` takes, `profile`
-    gives what they leave out before the environment does; `options` are the reader's own (`delta.sidecar.…`).
-    `store` is used as it is instead of opening one; `limits` are the sizes at which the reader changes its ways, for
-    those who measure. `without_files`, `log_buffer_size` and `skip_stats` are taken for
-    the sake of programs written for `deltalake`; nothing is ever loaded ahead here.
+    Args:
+        table_uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        version: The version to pin; the newest if not given. `load_as_version` also takes a time.
+        storage_options: Credentials and settings of the object store, those that `deltalake` takes.
+        without_files: Taken for programs written for `deltalake`; nothing is ever loaded ahead here.
+        log_buffer_size: Commits that are fetched at the same time, as in `deltalake`.
+        skip_stats: Taken for programs written for `deltalake`.
+        options: The reader's own options (`delta.sidecar.…`).
+        profile: Storage options for what `storage_options` leave out, before the environment is asked.
+        store: A store that is used as it is, instead of opening one.
+        limits: Sizes at which the reader changes its ways, for those who measure.
+
+    Raises:
+        TableNotFoundError: There is no Delta table at that place.
+        VersionNotFoundError: The table has no such version, or it can no longer be rebuilt.
+        UnsupportedFeatureError: The table needs a feature that this reader does not know.
+        CorruptTableError: The log is broken.
+        OptionError: An option or storage option is wrong.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> table = DeltaTable("events")
+        >>> for file in table.file_infos("_event_hour >= '2026021022'"):
+        ...     print(file.path)
+        _event_hour=2026021023/part-0.parquet
+        _event_hour=2026021022/part-0.parquet
     """
 
     def __init__(
@@ -202,7 +236,30 @@ class DeltaTable:
         limit: int | None = None,
         strategy: str | None = None,
     ) -> FileScan:
-        """The live files as a stream of Arrow batches, newest first; files that cannot match are left out."""
+        """The live files as a stream of Arrow batches, newest first; files that cannot match are left out.
+
+        Args:
+            predicate: A condition as SQL text, or tuples as pyarrow takes them. Files that the log shows to hold no
+                matching row are left out; the others are listed.
+            columns: The columns of the listing; path, size, modification time, partition values
+                and deletion vector if not given.
+            limit: List no more files than this.
+            strategy: `reverse`, `forward` or `auto`: whether commits are read one by one or all at once.
+
+        Returns:
+            A `FileScan`: iterate it, or hand it to anything that takes an Arrow stream.
+
+        Raises:
+            PredicateError: The predicate cannot be parsed or does not fit the schema.
+            UnknownColumnError: There is no such column.
+            OptionError: The limit or strategy is wrong.
+
+        Example:
+            >>> from delta_sidecar import DeltaTable
+            >>> files = DeltaTable("events").scan_files("_event_hour = '2026021022'", columns=["path", "num_records"])
+            >>> files.read_all().to_pylist()
+            [{'path': '_event_hour=2026021022/part-0.parquet', 'num_records': 2}]
+        """
         return self._scan(self._bind(predicate), columns, limit, strategy)
 
     def file_infos(

@@ -7,7 +7,6 @@ nor those after a `<!-- not run: … -->` line, which says why.
 from __future__ import annotations
 
 import inspect
-import math
 import os
 import re
 import shlex
@@ -17,13 +16,11 @@ from dataclasses import fields
 from pathlib import Path
 
 import deltalake
-import pyarrow as pa
 import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.settings import Settings
-from delta_sidecar.testing.data_files import write_data_file
-from delta_sidecar.testing.table_builder import LogBuilder
+from tests.events_table import write_events
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guide"
@@ -31,25 +28,6 @@ PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
 BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n\n?)?```(\w+)\n(.*?)```", re.DOTALL)
 ELSEWHERE = re.compile(r"(az|s3)://lake/events")
 NOT_HERE = ("pip install", "make ", "git ")
-FIRST_HOUR = 1_770_753_600_000_000
-"""2026-02-10T20:00:00Z, in microseconds."""
-
-
-def write_events(root: Path) -> None:
-    """Four hours, two events each, a commit an hour."""
-    columns = {"ts": "timestamp", "id": "long", "value": "double", "_event_hour": "string"}
-    builder = LogBuilder(root).metadata(columns, partition_by=["_event_hour"])
-    for hour in range(4):
-        start = FIRST_HOUR + hour * 3_600_000_000
-        rows = pa.table(
-            {
-                "ts": pa.array([start, start + 1_800_000_000], pa.timestamp("us", "UTC")),
-                "id": pa.array([2 * hour, 2 * hour + 1], pa.int64()),
-                "value": [0.5, math.nan],
-            }
-        )
-        path = f"_event_hour=20260210{20 + hour}/part-0.parquet"
-        builder.commit(write_data_file(root, path, rows, partition={"_event_hour": f"20260210{20 + hour}"}))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar.errors import OptionError
-from delta_sidecar.pipeline import maintain as maintaining
+from delta_sidecar.pipeline import maintenance as maintaining
 from delta_sidecar.testing import LogBuilder, add
 from tests.cli.running import COMMAND, assert_refused, invoke
 

@@ -15,7 +15,7 @@ from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.limits import BuildLimits
 from delta_sidecar.pipeline import session
-from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.testing import LogBuilder, add
 from tests.cli.running import COMMAND, invoke
 
@@ -68,7 +68,7 @@ def test_without_pyspark_one_line_says_what_to_do(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(session, "version", absent)
     LogBuilder(tmp_path).commit(*(add(f"{n}.parquet") for n in range(9)))
     with pytest.raises(SparkError) as raised:
-        build_table(str(tmp_path), options=BuildOptions(limits=BuildLimits(process_files=8)))
+        build_index(str(tmp_path), options=BuildOptions(limits=BuildLimits(process_files=8)))
     assert str(raised.value) == (
         "the index is to be built on Spark; 9 files to read, and one process builds up to 8; pyspark is not installed; "
         "run: pip install 'delta-sidecar[spark]', or build in one process: --engine process"

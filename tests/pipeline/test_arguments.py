@@ -12,7 +12,7 @@ from delta_sidecar.pipeline import bucketed_table as bucketed
 from delta_sidecar.pipeline.bucketed_table import TableBucket, bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.contract import Contract, hold, widens
 from delta_sidecar.pipeline.failures import condition_and_line, spark_failures
-from delta_sidecar.pipeline.ingest import bytes_of, ingest
+from delta_sidecar.pipeline.ingest_job import bytes_of, ingest
 from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.sources import Source, infer_format, source_of
 from delta_sidecar.storage import open_store

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_sidecar.pipeline.build import _edges
+from delta_sidecar.pipeline.spark_build import _edges
 from delta_sidecar.pipeline.tasks import range_numbers
 
 

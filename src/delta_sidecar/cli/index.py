@@ -14,8 +14,8 @@ from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import DeltaSidecarError, OptionError
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.verify.verify import VerifyReport, verify_index
-from delta_sidecar.pipeline.build import build_table
-from delta_sidecar.pipeline.watch import stopped_by_signals, watch
+from delta_sidecar.pipeline.index_watch import stopped_by_signals, watch
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.scan.scan_plan import counted
 from delta_sidecar.storage import open_store
 
@@ -32,7 +32,9 @@ def build(
     """Build an index and say what was done."""
     with Progress() as progress:
         progress.say("reading the log")
-        done = build_table(table, version, options, storage_options, master=master, conf=conf, progress=progress.say)
+        done = build_index(
+            table, version, storage_options, options=options, master=master, conf=conf, progress=progress.say
+        )
     _tell(done, as_json)
 
 

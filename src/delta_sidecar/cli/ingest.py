@@ -14,12 +14,12 @@ from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import OptionError
 from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.event_time import check_time_format, time_name
-from delta_sidecar.pipeline.ingest import INDEX_WHEN, IndexWhen, IngestSummary, bytes_of, ingest
+from delta_sidecar.pipeline.index_watch import stopped_by_signals
+from delta_sidecar.pipeline.ingest_job import INDEX_WHEN, IndexWhen, IngestSummary, bytes_of, ingest
 from delta_sidecar.pipeline.kafka import KafkaSource, check_reading, is_kafka, kafka_source
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
-from delta_sidecar.pipeline.watch import stopped_by_signals
 from delta_sidecar.storage import open_store
 
 

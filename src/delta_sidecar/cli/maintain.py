@@ -13,8 +13,8 @@ from delta_sidecar.cli.failures import MENDABLE, UNEXPECTED, say_line, without_s
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import OptionError
-from delta_sidecar.pipeline.ingest import bytes_of
-from delta_sidecar.pipeline.maintain import (
+from delta_sidecar.pipeline.ingest_job import bytes_of
+from delta_sidecar.pipeline.maintenance import (
     ABORTS_WRITERS,
     HARMLESS,
     STEPS,
@@ -78,9 +78,9 @@ def _reports(
         "progress": progress.say,
     }
     if len(order.tables) == 1:
-        yield maintain(None, order.tables[0], order.storage_options, **given)
+        yield maintain(order.tables[0], order.storage_options, **given)
     else:
-        yield from maintain_tables(None, order.tables, order.storage_options, **given)
+        yield from maintain_tables(order.tables, order.storage_options, **given)
 
 
 def _without_secrets(report: MaintenanceReport, stores: Mapping[str, str]) -> MaintenanceReport:

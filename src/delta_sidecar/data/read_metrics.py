@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ReadMetrics:
-    """Counters of one read; several threads add to them."""
+    """What a read of rows did.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> with DeltaTable("events").to_batches(predicate="id = 3") as rows:
+        ...     found = [batch.num_rows for batch in rows]
+        >>> found, rows.metrics.files_read
+        ([1], 1)
+    """
+
+    # Several threads add to the counters.
 
     files_read: int = 0
     files_skipped: int = 0

@@ -35,7 +35,17 @@ class FileSource(Protocol):
 class RowStream:
     """An iterator of record batches; closing it (or reaching its limit) stops all reading and joins the threads.
 
-    It can be read once: at its end, after `close`, and once it is handed on it raises `ConsumedStreamError`.
+    Raises:
+        ConsumedStreamError: It was read to its end, closed, or handed on: it can be read once.
+        CorruptDataError: A data file or deletion vector is broken or missing.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> with DeltaTable("events").to_batches(columns=["id"], predicate="id >= 6") as rows:
+        ...     for batch in rows:
+        ...         print(batch.to_pydict())
+        {'id': [6, 7]}
     """
 
     def __init__(self, work: RowWork, schema: pa.Schema, limit: int | None) -> None:

@@ -151,7 +151,19 @@ def _named(name: str) -> Conflict | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often to try, and how long to wait in between: a random part of a time that doubles."""
+    """How often a write that lost against another writer is tried, and how long to wait in between.
+
+    The pause is a random part of a time that doubles.
+
+    Raises:
+        OptionError: There is no attempt, or a pause is below 0.
+
+    Example:
+        >>> from delta_sidecar.pipeline import RetryPolicy, maintain
+        >>> patient = RetryPolicy(attempts=20, longest_delay=60)
+        >>> maintain("events", steps=["index"], retry=patient).failed
+        False
+    """
 
     attempts: int = 12
     """Tries in all; 1 never tries again."""

@@ -87,7 +87,14 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Messages of topics, and what is wanted of them."""
+    """Messages of topics, and what is wanted of them: the return value of `kafka_source`.
+
+    Example:
+        >>> from delta_sidecar.pipeline import kafka_source
+        >>> source = kafka_source("kafka://localhost/clicks,views")
+        >>> source.brokers, source.topics
+        ('localhost:9092', ('clicks', 'views'))
+    """
 
     uri: str
     brokers: str
@@ -151,8 +158,30 @@ def kafka_source(
 ) -> KafkaSource:
     """The topics that a URI names, and how they are read; whatever cannot be right is refused here.
 
-    `columns` are names of `MESSAGE_COLUMNS`, or `offset=position` for another column name. Offsets are `earliest`,
-    `latest`, a time, or JSON by topic and partition. `avro_schemas` are files, or `17=FILE` by number in a registry.
+    Args:
+        uri: `kafka://host:port,host:port/topic,topic`, or `eventhubs://NAMESPACE/HUB`.
+        value_format: What a message holds: `json`, `csv`, `text` or `avro`.
+        columns: What of the message becomes a column: `key`, `key_bytes`, `topic`, `partition`, `offset`,
+            `timestamp`, `headers`; `offset=position` gives the column another name.
+        starting_offsets: `earliest`, `latest`, a time, or JSON by topic and partition.
+        ending_offsets: The same, for a batch.
+        avro_schemas: Files with the schema of Avro messages, or `17=FILE` by number in a schema registry.
+        config_file: A file with properties of the consumer, secrets among them.
+        options: Options of Spark's Kafka source; `kafka.<property>` for the consumer.
+        environment: Where secrets are looked up; the environment of this process if not given.
+
+    Returns:
+        A `KafkaSource`, for `ingest` and `ingest_stream`.
+
+    Raises:
+        InputError: The URI names no broker or no topic.
+        OptionError: An option is unknown, or does not fit.
+
+    Example:
+        >>> from delta_sidecar.pipeline import kafka_source
+        >>> clicks = kafka_source("kafka://localhost:9092/clicks", columns=["key", "offset=position"])
+        >>> clicks.value_format
+        'json'
     """
     environment = os.environ if environment is None else environment
     scheme, brokers, topics = _parsed_uri(uri)

@@ -19,7 +19,7 @@ from delta_sidecar.pipeline.bucketed_table import check_bucket, load_table
 from delta_sidecar.pipeline.event_time import event_time
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
-from delta_sidecar.pipeline.ingest import (
+from delta_sidecar.pipeline.ingest_job import (
     DEFAULT_FILE_SIZE,
     IndexWhen,
     IngestSummary,
@@ -70,11 +70,36 @@ def ingest_stream(
 ) -> StreamingQuery:
     """Start a stream (a streaming frame, files at a path, or messages of Kafka) into a table, and give back the query.
 
-    `available_now` ends when all that is there has been taken; else the query goes on until it is stopped, a batch
-    every `processing_time` (`10 seconds`) or as fast as they come. `on_batch` is called with each batch's summary.
-    `app_id` names the application in the table's transactions, beside the id that Spark keeps in the checkpoint
-    location: with another checkpoint location everything is new. The other arguments are those of `ingest`; each
-    micro-batch is held to the contract as it is then.
+    Each micro-batch is one commit, held to the contract as it is then, and added once even if Spark runs it again.
+    Arguments that are not listed are those of `ingest`.
+
+    Args:
+        source: A streaming DataFrame, a path or URI of files, or Kafka topics.
+        table: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        time_column: The column with the time of an event.
+        checkpoint_location: Where Spark keeps how far the stream has come. With another one everything is new.
+        available_now: End when all that is there has been taken; else the query goes on until it is stopped.
+        processing_time: A batch this often (`10 seconds`), where `available_now` is false; as fast as they come if
+            not given.
+        app_id: Names the application in the table's transactions, beside the id that Spark keeps in the checkpoint
+            location.
+        on_batch: Called with the `IngestSummary` of each batch.
+
+    Returns:
+        Spark's `StreamingQuery`; `await_end` waits for it.
+
+    Raises:
+        InputError: The DataFrame is no stream, or does not fit.
+        OptionError: An argument is wrong.
+        SparkError: Spark is missing, or the stream did not start.
+
+    Example:
+        >>> from delta_sidecar.pipeline import await_end, ingest_stream
+        >>> batches = []
+        >>> query = ingest_stream("landing", "clicks", "ts", "progress", spark=spark, on_batch=batches.append)
+        >>> await_end(query)
+        >>> [batch.rows for batch in batches]
+        [3]
     """
     settings = settings_of(
         table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
@@ -97,7 +122,22 @@ def ingest_stream(
 
 
 def await_end(query: StreamingQuery, stop: Callable[[], bool] | None = None) -> None:
-    """Wait until a stream has ended, or stop it as soon as `stop` says so; what a batch failed with is raised."""
+    """Wait until a stream has ended, or stop it as soon as `stop` says so; what a batch failed with is raised.
+
+    Args:
+        query: What `ingest_stream` returned.
+        stop: Asked once a second; the query is stopped when it returns true.
+
+    Raises:
+        DeltaSidecarError: What a batch failed with; `SparkError` where Spark itself failed.
+
+    Example:
+        >>> from delta_sidecar.pipeline import await_end, ingest_stream
+        >>> query = ingest_stream("landing", "clicks", "ts", "progress", spark=spark, available_now=False)
+        >>> await_end(query, stop=lambda: True)
+        >>> query.isActive
+        False
+    """
     with spark_failures("the stream broke off"):
         while not query.awaitTermination(1):
             if stop is not None and stop():

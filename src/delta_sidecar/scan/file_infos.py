@@ -18,7 +18,14 @@ _NO_VALUES: Mapping[str, str | None] = MappingProxyType({})
 
 
 class FileInfo(msgspec.Struct, gc=False, frozen=True):
-    """One live file. Columns that were not asked for are None; so is what the log does not say."""
+    """One live file. Columns that were not asked for are None; so is what the log does not say.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> file = next(DeltaTable("events").file_infos("id > 5"))
+        >>> file.path, file.partition_values["_event_hour"], file.deletion_vector
+        ('_event_hour=2026021023/part-0.parquet', '2026021023', None)
+    """
 
     path: str
     """Exactly as in the log."""

@@ -34,8 +34,19 @@ class FileScan:
     """One listing of a snapshot's live files, as a stream of Arrow batches.
 
     Iterate it, or hand it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
-    to stop early. It can be read once: at its end, after `close`, and once it is handed on it raises
-    `ConsumedStreamError`.
+    to stop early.
+
+    Raises:
+        ConsumedStreamError: It was read to its end, closed, or handed on: it can be read once.
+        CorruptTableError: The log is broken where the scan reads it.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> with DeltaTable("events").scan_files("_event_hour >= '2026021022'") as scan:
+        ...     for batch in scan:
+        ...         print(batch.num_rows, batch.schema.names[:2])
+        2 ['path', 'size']
     """
 
     def __init__(

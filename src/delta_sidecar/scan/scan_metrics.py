@@ -11,6 +11,16 @@ from delta_sidecar.storage.metered import Cost
 
 @dataclass(slots=True)
 class ScanMetrics:
+    """What a listing of files did, and what it cost.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> scan = DeltaTable("events").scan_files("_event_hour = '2026021022'")
+        >>> files = scan.read_all()
+        >>> scan.metrics.files_emitted, scan.metrics.files_pruned, scan.metrics.tier
+        (1, 3, 'log')
+    """
+
     tier: str = "log"
     """Where the base came from: `index` (by its manifest), `footer` (an index without one), `checkpoint`, `log` (no
     base)."""

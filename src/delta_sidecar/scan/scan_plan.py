@@ -21,7 +21,14 @@ _SMALL_TAIL = 1 << 20
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What a scan will read, in which order, and why."""
+    """What a scan will read, in which order, and why. `print` shows it, `as_dict` gives it to programs.
+
+    Example:
+        >>> from delta_sidecar import DeltaTable
+        >>> plan = DeltaTable("events").scan_files("id = 3", limit=1).plan
+        >>> plan.version, plan.commits, plan.strategy, plan.predicate
+        (3, 4, 'reverse', 'id = 3')
+    """
 
     snapshot: Snapshot
     request: FileRequest

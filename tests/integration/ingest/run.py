@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import InputError
-from delta_sidecar.pipeline.ingest import IngestSummary, ingest
+from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from tests.integration.ingest.cases import Batch, Case, lenient
 from tests.integration.ingest.compare import bad_row_differences, row_differences

@@ -21,9 +21,9 @@ import pyarrow as pa
 from delta_sidecar.errors import InputError
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.limits import BuildLimits
-from delta_sidecar.pipeline import build
-from delta_sidecar.pipeline.ingest import ingest
-from delta_sidecar.pipeline.maintain import maintain
+from delta_sidecar.pipeline import spark_build
+from delta_sidecar.pipeline.ingest_job import ingest
+from delta_sidecar.pipeline.maintenance import maintain
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.tasks import Work
 
@@ -51,9 +51,9 @@ def pausing(mark: str) -> type[Work]:
 def build_index(spark: SparkSession, order: dict[str, Any]) -> Any:
     """The whole index, however small the table, in parts of a few files."""
     if order.get("pause"):
-        build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
+        spark_build.Work = pausing(order["pause"])  # type: ignore[attr-defined]
     options = BuildOptions(full=True, part_rows=3, engine="spark", limits=BuildLimits(single_rows=0))
-    return build.build_table(order["table"], options=options, spark=spark)
+    return spark_build.build_index(order["table"], options=options, spark=spark)
 
 
 def ingest_events(spark: SparkSession, order: dict[str, Any]) -> Any:
@@ -65,7 +65,7 @@ def ingest_events(spark: SparkSession, order: dict[str, Any]) -> Any:
 
 def maintain_table(spark: SparkSession, order: dict[str, Any]) -> Any:
     steps = ("optimize", "vacuum", "checkpoint", "index")
-    return maintain(spark, order["table"], steps=steps)
+    return maintain(order["table"], spark=spark, steps=steps)
 
 
 def refusals(spark: SparkSession, order: dict[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from delta_sidecar.index.read.part_rows import read_keys
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.limits import BuildLimits
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
 from tests.integration.same import local_paths
@@ -28,12 +28,12 @@ AS_IF_LARGE = BuildLimits(single_rows=0, small_rows=2, small_parts=3)
 def build_whole(table: SparkTable) -> BuildReport:
     """The whole index, on Spark, in several parts."""
     options = BuildOptions(full=True, part_rows=2, engine="spark", limits=AS_IF_LARGE)
-    return build_table(str(table.root), options=options, spark=table.spark)
+    return build_index(str(table.root), options=options, spark=table.spark)
 
 
 def build_on_top(table: SparkTable) -> BuildReport:
     """On top of the index that is there; whole, on Spark, where that cannot be."""
-    return build_table(
+    return build_index(
         str(table.root), options=BuildOptions(part_rows=2, engine="spark", limits=AS_IF_LARGE), spark=table.spark
     )
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import TableNotFoundError
-from delta_sidecar.pipeline.ingest import ingest
-from delta_sidecar.pipeline.maintain import maintain
+from delta_sidecar.pipeline.ingest_job import ingest
+from delta_sidecar.pipeline.maintenance import maintain
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from tests.integration.servers import spark_session
 
@@ -64,7 +64,7 @@ def keep_order(spark: SparkSession, order: dict[str, Any]) -> None:
     """Maintain in a loop, until told to stop."""
     while not Path(order["place"], "stop").exists():
         try:
-            report = maintain(spark, order["table"])
+            report = maintain(order["table"], spark=spark)
         except TableNotFoundError:
             time.sleep(0.2)
             continue

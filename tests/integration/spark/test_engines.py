@@ -15,7 +15,7 @@ from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.index.build.build_job import Engine
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.limits import BuildLimits
-from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from tests.index.models import index_rows_at
 from tests.index.test_whole import TINY, random_table
@@ -34,7 +34,7 @@ def test_both_engines_build_the_same_index(spark: SparkSession, tmp_path: Path, 
         options = BuildOptions(
             sort_column=sort_column, part_rows=25, engine=engine, limits=replace(limits, single_rows=0)
         )
-        report = build_table(str(root), options=options, spark=spark)
+        report = build_index(str(root), options=options, spark=spark)
         assert (report.engine, report.mode) == (engine, "full")
         assert report.parts > 3
         assert verify_index(open_store(root)).ok

@@ -20,7 +20,7 @@ import pytest
 
 from delta_sidecar import DeltaTable, InputError, OptionError, UnknownColumnError, UnsupportedTypeError
 from delta_sidecar.pipeline.event_time import bucket_number, parsed_text
-from delta_sidecar.pipeline.ingest import IngestSummary, ingest
+from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
 from delta_sidecar.values.bucket_columns import GRANULARITIES, TIME_TYPES, TimeType
 from tests.integration.spark.oracle import SparkTable, with_setting
 
@@ -198,7 +198,7 @@ def test_times_that_are_none_are_put_aside_or_refused(table: SparkTable, tmp_pat
 def test_bad_rows_of_a_batch_are_written_once(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from delta_sidecar.pipeline import ingest as module
+    from delta_sidecar.pipeline import ingest_job as module
 
     (tmp_path / "in.json").write_text('{"ts": "2026-02-10", "id": 1}\n{"ts": "?"}\n{"id"\n')
 
@@ -226,7 +226,7 @@ def test_bad_rows_of_a_batch_are_written_once(
 def test_a_batch_of_the_same_number_with_other_bad_rows_is_refused(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from delta_sidecar.pipeline import ingest as module
+    from delta_sidecar.pipeline import ingest_job as module
 
     def dies(*_: object) -> bool:
         raise RuntimeError("gone")
@@ -351,7 +351,7 @@ def test_a_batch_that_another_writer_committed_meanwhile_adds_nothing(
     table: SparkTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delta itself looks again at the commit: our look at the log beforehand only saves work."""
-    from delta_sidecar.pipeline import ingest as module
+    from delta_sidecar.pipeline import ingest_job as module
 
     frame = table.spark.sql(EVENTS)
     ingest(frame, table.root, "ts", app_id="loader", batch_id=1)
@@ -481,12 +481,12 @@ def test_the_hook_after_a_commit_and_the_index_after_a_checkpoint(table: SparkTa
 
 
 def test_an_index_that_fails_does_not_undo_the_batch(table: SparkTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    from delta_sidecar.pipeline import build
+    from delta_sidecar.pipeline import spark_build
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("no room\nat all")
 
-    monkeypatch.setattr(build, "build_table", broken)
+    monkeypatch.setattr(spark_build, "build_index", broken)
     steps: list[str] = []
     done = ingest(table.spark.sql(EVENTS), table.root, "ts", index="always", on_progress=steps.append)
     assert (done.rows, done.indexed) == (31, False)

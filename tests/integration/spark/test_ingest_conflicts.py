@@ -16,9 +16,9 @@ import pytest
 from delta_sidecar.errors import ConflictError, InputError, SparkError
 from delta_sidecar.index.read.manifests import find_base
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline import ingest as ingesting
+from delta_sidecar.pipeline import ingest_job as ingesting
 from delta_sidecar.pipeline.conflicts import Kind, RetryPolicy, conflict_of
-from delta_sidecar.pipeline.ingest import IngestSummary, ingest, ingest_batch, settings_of
+from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest, ingest_batch, settings_of
 from delta_sidecar.pipeline.sources import Rows
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from delta_sidecar.storage import open_store

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from delta_sidecar import DeltaTable, InputError, UnknownColumnError
-from delta_sidecar.pipeline.ingest import IngestSummary, ingest
+from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from tests.cli.running import assert_refused, invoke
 from tests.integration.spark.oracle import SparkTable

@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from delta_sidecar.errors import SparkError
-from delta_sidecar.pipeline.ingest import IngestSummary, ingest
+from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
 from delta_sidecar.pipeline.kafka import kafka_source
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from tests.cli.running import COMMAND, assert_refused, invoke

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline.maintain import (
+from delta_sidecar.pipeline.maintenance import (
     INTERVAL,
     INTERVAL_BEFORE,
     LISTING_TASKS,
@@ -39,7 +39,7 @@ def small_files(table: SparkTable) -> SparkTable:
 
 
 def maintained(table: SparkTable, **given: Any) -> dict[str, StepReport]:
-    return by_step(maintain(table.spark, str(table.root), **{"steps": SPARK_STEPS, **given}))
+    return by_step(maintain(str(table.root), spark=table.spark, **{"steps": SPARK_STEPS, **given}))
 
 
 def by_step(report: MaintenanceReport) -> dict[str, StepReport]:
@@ -169,7 +169,7 @@ def test_a_session_without_settings_of_its_own_will_do(small_files: SparkTable, 
 def test_no_step_of_the_default_changes_the_tables_metadata(small_files: SparkTable) -> None:
     """A change of it, even of a property, aborts every writer at work."""
     before = load_snapshot(open_store(small_files.root)).metadata
-    report = maintain(small_files.spark, str(small_files.root))
+    report = maintain(str(small_files.root), spark=small_files.spark)
     assert [step.step for step in report.steps] == ["optimize", "vacuum", "index", "garbage"]
     assert (report.warnings, report.failed) == ((), False)
     history = small_files.spark.sql(f"DESCRIBE HISTORY {small_files.name}").collect()

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.index.build.build import BuildOptions
-from delta_sidecar.pipeline.build import build_table
-from delta_sidecar.pipeline.watch import watch
+from delta_sidecar.pipeline.index_watch import watch
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from tests.integration.servers import ObjectServer
 from tests.integration.spark.indexed import AS_IF_LARGE, verified
-from tests.pipeline.test_watch import Script
+from tests.pipeline.test_index_watch import Script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,9 +44,9 @@ def test_an_index_is_built_on_spark_then_on_top_of_it(spark: SparkSession, serve
         "spark": spark,
         "options": BuildOptions(part_rows=3, engine="spark", limits=AS_IF_LARGE),
     }
-    first = build_table(uri, **given)  # type: ignore[arg-type]
+    first = build_index(uri, **given)  # type: ignore[arg-type]
     files = write(uri, server, commits=1)
-    second = build_table(uri, **given)  # type: ignore[arg-type]
+    second = build_index(uri, **given)  # type: ignore[arg-type]
     assert (first.mode, first.engine, first.files) == ("full", "spark", 12)
     assert (second.mode, second.built_on, second.files) == ("incremental", 2, 16)
     paths, _ = verified(open_store(uri, server.storage_options))

@@ -13,7 +13,7 @@ import pytest
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.index.format.index_names import DIRECTORIES
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from tests.integration.same import local_paths
 from tests.integration.spark.indexed import AS_IF_LARGE, build_on_top, build_whole, check_index, read_files, verified
@@ -111,7 +111,7 @@ def test_an_older_version_gets_an_index_too(copy: SparkTable) -> None:
     for directory in DIRECTORIES:
         shutil.rmtree(copy.root / directory, ignore_errors=True)
     copy.sql(*CHANGES["truncate"])
-    build_table(str(copy.root), version=2, options=BuildOptions(engine="spark", limits=AS_IF_LARGE), spark=copy.spark)
+    build_index(str(copy.root), version=2, options=BuildOptions(engine="spark", limits=AS_IF_LARGE), spark=copy.spark)
     paths, _ = verified(open_store(copy.root), 2)
     assert sorted(f"{copy.root}/{path}" for path in paths) == local_paths(copy.frame(2).inputFiles())
 

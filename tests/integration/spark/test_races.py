@@ -24,7 +24,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.verify.verify import verify_index
-from delta_sidecar.pipeline.build import build_table
+from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from tests.integration.servers import ROOT
 
@@ -161,5 +161,5 @@ def test_every_row_is_there_once(number: int, spark: SparkSession, tmp_path: Pat
     assert not [line for line in lines if '"failed"' in line]
     store = open_store(table)
     assert verify_index(store).problems == ()
-    build_table(str(table))
+    build_index(str(table))
     assert verify_index(store, ours.version()).ok

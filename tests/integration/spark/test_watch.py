@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
-from delta_sidecar.pipeline.watch import watch
+from delta_sidecar.pipeline.index_watch import watch
 from delta_sidecar.storage import open_store
 from tests.integration.spark.indexed import AS_IF_LARGE, check_index, verified
 from tests.integration.spark.oracle import SparkTable
-from tests.pipeline.test_watch import Script
+from tests.pipeline.test_index_watch import Script
 
 INSERT = "INSERT INTO {t} SELECT id, CAST(id % 3 AS STRING) FROM range(9)"
 

@@ -38,7 +38,14 @@ WholeBuild: TypeAlias = Callable[[Build], list[PartEntry]]
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did."""
+    """What a build of an index did: the return value of `build_index`.
+
+    Example:
+        >>> from delta_sidecar import build_index
+        >>> report = build_index("events")
+        >>> print(report.mode, report.parts_written, report.manifest)
+        full 1 _delta_log/_sidecars/v3.manifest.json
+    """
 
     version: int
     mode: Mode
@@ -183,7 +190,7 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
     if whole is None:
         raise InputError(
             f"the index is to be {build.reason}, and this call has no Spark; use `sidecar build` or "
-            "`delta_sidecar.pipeline.build.build_table`, or the engine `process`"
+            "`delta_sidecar.pipeline.build_index`, or the engine `process`"
         )
     return _Made(whole(build), "full", "spark")
 

@@ -32,7 +32,17 @@ Engine: TypeAlias = Literal["auto", "process", "spark"]
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """What a user may choose."""
+    """What may be chosen for an index. What was chosen once holds for later builds, too.
+
+    Raises:
+        OptionError: There is no such engine.
+
+    Example:
+        >>> from delta_sidecar import BuildOptions, build_index
+        >>> options = BuildOptions(time_column="ts", full=True, engine="process")
+        >>> build_index("events", options=options).mode
+        'full'
+    """
 
     sort_column: str | None = None
     """Logical name of the column rows are sorted by; chosen by the schema if not given."""

@@ -59,7 +59,15 @@ _EXTRA: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What was looked at, and what is off."""
+    """What `verify_index` looked at, and what differs from the log.
+
+    Example:
+        >>> from delta_sidecar import build_index, verify_index
+        >>> version = build_index("events").version
+        >>> report = verify_index("events")
+        >>> report.ok, report.version == version, report.files
+        (True, True, 4)
+    """
 
     version: int | None
     """Of the index; None where there is none."""

@@ -21,8 +21,8 @@ from delta_sidecar.errors import (
     UnsupportedFeatureError,
 )
 from delta_sidecar.index.build.build import BuildReport, build_index
-from delta_sidecar.pipeline import watch as watching
-from delta_sidecar.pipeline.watch import WatchReport, stopped_by_signals, watch
+from delta_sidecar.pipeline import index_watch as watching
+from delta_sidecar.pipeline.index_watch import WatchReport, stopped_by_signals, watch
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.testing import LogBuilder, add

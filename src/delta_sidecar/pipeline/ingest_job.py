@@ -70,7 +70,14 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What a batch did."""
+    """What a batch did: the return value of `ingest`.
+
+    Example:
+        >>> from delta_sidecar.pipeline import ingest
+        >>> summary = ingest("landing", "clicks", "ts", spark=spark)
+        >>> summary.rows, summary.null_bucket_rows, summary.skipped_as_replayed
+        (3, 1, False)
+    """
 
     table: str
     rows: int | None
@@ -168,13 +175,47 @@ def ingest(
 ) -> IngestSummary:
     """Add a batch (a frame, the files at a path, or messages of Kafka) to a table, which is made if it is not there.
 
-    The batch is held to one contract: `schema` (a StructType, DDL, or Spark's JSON), else the table's schema, else the
-    one inferred from the batch. What the contract lacks is refused by name, added (`merge_schema`), or kept as JSON
-    text in `_rescued` (`rescue`). Records that cannot be read are refused, or written to the Delta table at `bad_rows`.
+    The batch is held to one contract: `schema`, else the table's schema, else the one inferred from the batch.
 
-    `time_column` may be a field inside a struct (`meta.ts`). `time_format`: `epoch-seconds`, `-millis`, `-micros` or
-    `-nanos`, or a pattern of Spark's. `target_file_size`: bytes, or text such as `128MB`; None never splits a bucket.
-    `app_id` and `batch_id` together make the batch one that is added once. `after_commit` is called with the version.
+    Args:
+        source: A DataFrame, a path or URI of files, or Kafka topics (`kafka://host/topic`, or what `kafka_source`
+            returns).
+        table: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        time_column: The column with the time of an event; may be a field inside a struct (`meta.ts`).
+        spark: The session; that of the DataFrame, or of this process, if not given.
+        bucket: The time that one bucket covers: `hour`, `day`, …
+        bucket_column: The name of the bucket's column, for a table that is made.
+        source_format: `json`, `csv`, `parquet` or `delta`; told by the files' names if not given.
+        read_options: Options for reading the files or topics, as Spark has them.
+        schema: The contract: a StructType, DDL, or Spark's JSON.
+        time_format: `epoch-seconds`, `epoch-millis`, `epoch-micros`, `epoch-nanos`, or a pattern of Spark's.
+        merge_schema: Add columns that the contract lacks to the table, instead of refusing the batch.
+        rescue: Keep what the contract lacks as JSON text in the column `_rescued`.
+        bad_rows: Where records that cannot be read are written, as a Delta table; without it they are refused.
+        target_file_size: Bytes, or text such as `128MB`; None never splits a bucket into several files.
+        app_id: With `batch_id`, marks the batch so that it is added once, however often it is sent.
+        batch_id: The number of the batch within `app_id`.
+        table_properties: Properties of a table that is made.
+        storage_options: Credentials and settings of the object store, as for `DeltaTable`.
+        index: When the index is built: `checkpoint` (whenever the table has a new checkpoint), `always`, `never`.
+        after_commit: Called with the version of the commit.
+        on_progress: Called with one line of text whenever a step begins.
+
+    Returns:
+        An `IngestSummary`: rows, files, buckets and the version of the commit.
+
+    Raises:
+        InputError: The batch does not fit the contract; the message names the column or the record.
+        OptionError: An argument is wrong.
+        ConflictError: Other writers were faster at every attempt; nothing was written.
+        SparkError: Spark is missing, or a job of it failed.
+
+    Example:
+        >>> from delta_sidecar.pipeline import ingest
+        >>> events = spark.sql("SELECT TIMESTAMP '2026-02-10 22:15:00' AS ts, 1 AS id")
+        >>> done = ingest(events, "clicks", "ts", bucket="hour", app_id="loader", batch_id=1)
+        >>> done.rows, done.buckets
+        (1, 1)
     """
     settings = settings_of(
         table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
@@ -285,8 +326,10 @@ def _once(app_id: str | None, batch_id: int | None) -> tuple[str, int] | None:
 
 def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
     """The session of a frame, the one given, or the one this process has."""
-    from pyspark.sql import SparkSession as Session
-
+    try:
+        from pyspark.sql import SparkSession as Session
+    except ModuleNotFoundError:
+        raise SparkError("pyspark is not installed; run: pip install 'delta-sidecar[spark]'") from None
     session = spark or getattr(source, "sparkSession", None) or Session.getActiveSession()
     if session is None:
         raise InputError("no Spark session in this process; pass spark=…, or a DataFrame")
@@ -515,11 +558,11 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
 
     Whatever it fails with: an error here would look as if the batch were not in the table, and it would be sent again.
     """
-    from delta_sidecar.pipeline.build import build_table
+    from delta_sidecar.pipeline.spark_build import build_index
 
     settings.say(f"indexing version {version}")
     try:
-        build_table(settings.table, version, storage_options=settings.storage_options, spark=spark)
+        build_index(settings.table, version, storage_options=settings.storage_options, spark=spark)
     except Exception as error:
         reason = str(error).partition("\n")[0]
         _log.warning("%s: the batch is committed, but version %d is not indexed: %s", settings.table, version, reason)

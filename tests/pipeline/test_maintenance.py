@@ -11,8 +11,8 @@ import pytest
 from delta_sidecar.errors import OptionError, TableNotFoundError
 from delta_sidecar.index.build.build import build_index
 from delta_sidecar.log.snapshot import load_snapshot
-from delta_sidecar.pipeline import maintain as maintaining
-from delta_sidecar.pipeline.maintain import (
+from delta_sidecar.pipeline import maintenance as maintaining
+from delta_sidecar.pipeline.maintenance import (
     ABORTS_WRITERS,
     HARMLESS,
     INTERVAL,
@@ -38,7 +38,7 @@ def small(name: str, p: str | None, n: str | None, size: int = 10) -> Any:
 
 
 def dry(root: Path, *steps: str) -> dict[str, StepReport]:
-    report = maintain(None, str(root), steps=steps, dry_run=True)
+    report = maintain(str(root), steps=steps, dry_run=True)
     return {step.step: step for step in report.steps}
 
 
@@ -80,7 +80,7 @@ def test_a_file_that_came_or_went_makes_a_checkpoint_due(tmp_path: Path) -> None
 
 def test_the_index_step_needs_no_spark_for_small_tables(tmp_path: Path) -> None:
     LogBuilder(tmp_path).commit(add("a")).checkpoint().commit(add("b"))
-    report = maintain(None, str(tmp_path), steps=["index"])
+    report = maintain(str(tmp_path), steps=["index"])
     assert [(step.state, step.facts["version"]) for step in report.steps] == [("done", 1)]
 
 
@@ -93,7 +93,7 @@ def test_what_old_indexes_left_is_garbage(tmp_path: Path) -> None:
     os.utime(left, (1, 1))
     assert dry(tmp_path, "garbage")["garbage"].facts == {"files": 1, "bytes": 20}
     assert left.exists()
-    assert maintain(None, str(tmp_path), steps=["garbage"]).steps[0].state == "done"
+    assert maintain(str(tmp_path), steps=["garbage"]).steps[0].state == "done"
     assert not left.exists()
 
 
@@ -101,26 +101,26 @@ def test_what_old_indexes_left_is_garbage(tmp_path: Path) -> None:
 def test_orders_that_make_no_sense_are_refused(tmp_path: Path, given: dict[str, Any]) -> None:
     LogBuilder(tmp_path).commit(add("a"))
     with pytest.raises(OptionError):
-        maintain(None, str(tmp_path), **given)
+        maintain(str(tmp_path), **given)
 
 
 def test_there_must_be_a_table(tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError):
-        maintain(None, str(tmp_path / "nowhere"))
+        maintain(str(tmp_path / "nowhere"))
 
 
 def test_a_checkpoint_is_made_only_when_it_is_named(tmp_path: Path) -> None:
     """It changes a property of the table, and that aborts every writer at work."""
     LogBuilder(tmp_path).commit(add("a"))
     assert set(STEPS) - set(HARMLESS) == {"checkpoint"}
-    assert maintain(None, str(tmp_path), steps=["index"]).warnings == ()
-    named = maintain(None, str(tmp_path), steps=["checkpoint"], dry_run=True)
+    assert maintain(str(tmp_path), steps=["index"]).warnings == ()
+    named = maintain(str(tmp_path), steps=["checkpoint"], dry_run=True)
     assert (named.warnings, named.steps[0].state) == ((ABORTS_WRITERS,), "due")
 
 
 def test_an_interval_that_a_crash_left_is_told(tmp_path: Path) -> None:
     LogBuilder(tmp_path).metadata(configuration={INTERVAL: "1", INTERVAL_BEFORE: ""}).commit(add("a"))
-    (warning,) = maintain(None, str(tmp_path), steps=["index"]).warnings
+    (warning,) = maintain(str(tmp_path), steps=["index"]).warnings
     assert "--only checkpoint puts it right" in warning
 
 
@@ -133,7 +133,7 @@ def test_a_step_that_fails_does_not_stop_the_others(
 
     LogBuilder(tmp_path).commit(add("a"))
     monkeypatch.setattr(maintaining, "crowded_partitions", broken)
-    report = maintain(None, str(tmp_path), steps=["optimize", "index"])
+    report = maintain(str(tmp_path), steps=["optimize", "index"])
     assert [step.state for step in report.steps] == ["failed", "done"]
     assert str(error) in report.steps[0].summary
     assert report.steps[0].facts == {"error": type(error).__name__}
@@ -145,7 +145,7 @@ def test_a_table_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
         LogBuilder(tmp_path / name).commit(add("x"))
     told: list[str] = []
     uris = [str(tmp_path / name) for name in ("a", "b", "c")]
-    reports = list(maintain_tables(None, uris, steps=["index"], progress=told.append))
+    reports = list(maintain_tables(uris, steps=["index"], progress=told.append))
     assert [report.failed for report in reports] == [False, True, False]
     assert reports[1].uri == uris[1]
     assert "no Delta table" in (reports[1].error or "")
@@ -156,7 +156,7 @@ def test_a_table_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_orders_for_several_tables_are_checked_before_the_first(tmp_path: Path) -> None:
     with pytest.raises(OptionError):
-        next(maintain_tables(None, [str(tmp_path)], steps=["polish"]))
+        next(maintain_tables([str(tmp_path)], steps=["polish"]))
 
 
 def test_commits_without_files_make_no_index_due(tmp_path: Path) -> None:

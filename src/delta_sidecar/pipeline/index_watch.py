@@ -7,6 +7,7 @@ Nothing is remembered between runs; where to go on is what the table's own index
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +43,15 @@ OnError: TypeAlias = Callable[[DeltaSidecarError, float], None]
 
 @dataclass(frozen=True, slots=True)
 class WatchReport:
-    """What a watch came to."""
+    """What a `watch` did until it was stopped.
+
+    Example:
+        >>> import threading
+        >>> from delta_sidecar.pipeline import watch
+        >>> stop = threading.Event()
+        >>> watch("events", tail_commits=1, stop=stop, on_build=lambda built: stop.set())
+        WatchReport(polls=1, builds=1, failures=0, version=3)
+    """
 
     polls: int
     builds: int
@@ -52,7 +61,7 @@ class WatchReport:
 
 
 def watch(
-    uri: str,
+    uri: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None = None,
     *,
     interval: float = INTERVAL,
@@ -69,19 +78,50 @@ def watch(
 ) -> WatchReport:
     """Index every new checkpoint of a table until `stop` is set.
 
-    With `tail_commits` the head is indexed too, whenever so many commits are newer than the newest index: for tables
-    whose writers make few checkpoints, or none. What may pass (a store that does not answer, a cleaner at work, a
-    table being made again) is tried again, later each time; what will not is raised. `build` stands in for the build
-    on Spark; without it Spark is started only for what is too large for one process.
+    What may pass (a store that does not answer, a cleaner at work, a table being made again) is tried again, later
+    each time; what will not pass is raised.
+
+    Args:
+        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        storage_options: Credentials and settings of the object store, as for `DeltaTable`.
+        interval: Seconds between two looks at the log; a look is one request.
+        tail_commits: Index the newest version, too, whenever so many commits are newer than the newest index: for
+            tables whose writers make few checkpoints, or none.
+        stop: The watch ends when this is set, after the build under way; without it, it goes on for ever.
+        on_build: Called with the `BuildReport` of each build.
+        on_error: Called with an error that is waited for, and the seconds until the next try.
+        options: See `BuildOptions`.
+        build: Called with a version, builds its index; in place of `build_index`.
+        spark: The session for what is too large for one process; one is started if not given.
+        master: The master of a session that is started.
+        conf: Spark's settings for a session that is started.
+        progress: Called with one line of text whenever a step begins.
+
+    Returns:
+        A `WatchReport`, when it was stopped.
+
+    Raises:
+        OptionError: The interval or the number of commits is not above 0.
+        TableNotFoundError: There was no Delta table at `uri` when the watch began.
+        UnsupportedTableError: The table needs something that this version does not know.
+
+    Example:
+        >>> import threading
+        >>> from delta_sidecar.pipeline import watch
+        >>> stop = threading.Event()
+        >>> report = watch("events", tail_commits=1, stop=stop, on_build=lambda built: stop.set())
+        >>> report.builds, report.version
+        (1, 3)
     """
     if interval <= 0 or (tail_commits is not None and tail_commits < 1):
         raise OptionError("the interval and the number of commits of a watch must be above 0")
 
     def build_on_spark(version: int) -> BuildReport:
-        from delta_sidecar.pipeline.build import build_table
+        from delta_sidecar.pipeline.spark_build import build_index
 
-        chosen = options or BuildOptions()
-        return build_table(uri, version, chosen, storage_options, spark, master, conf, progress)
+        return build_index(
+            uri, version, storage_options, options=options, spark=spark, master=master, conf=conf, progress=progress
+        )
 
     follower = _Follower(open_store(uri, storage_options), tail_commits, build or build_on_spark)
     return _Watch(follower, interval, on_build or _ignore, on_error or _ignore).run(stop or threading.Event())

@@ -10,6 +10,7 @@ writer at work. An index needs none.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -60,7 +61,14 @@ INTERVAL_BEFORE: Final = "sidecar.checkpointInterval"
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What became of one step."""
+    """What became of one step of `maintain`.
+
+    Example:
+        >>> from delta_sidecar.pipeline import maintain
+        >>> (step,) = maintain("events", steps=["index"], dry_run=True).steps
+        >>> print(step.state, step.summary, step.facts)
+        due an index of version 3; there is none {'version': 3, 'built_on': None}
+    """
 
     step: Step
     state: State
@@ -73,7 +81,14 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What a run did to one table, or would do."""
+    """What `maintain` did to one table, or would do.
+
+    Example:
+        >>> from delta_sidecar.pipeline import maintain
+        >>> report = maintain("events", steps=["index"])
+        >>> report.failed, report.version, report.warnings
+        (False, 3, ())
+    """
 
     uri: str
     dry_run: bool
@@ -92,10 +107,10 @@ class MaintenanceReport:
 
 
 def maintain(
-    spark: SparkSession | None,
-    uri: str,
+    uri: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None = None,
     *,
+    spark: SparkSession | None = None,
     steps: Collection[str] = HARMLESS,
     dry_run: bool = False,
     retain_hours: float | None = None,
@@ -106,23 +121,51 @@ def maintain(
     progress: Callable[[str], None] | None = None,
     retry: RetryPolicy | None = None,
 ) -> MaintenanceReport:
-    """Run the steps that are asked for, in their order. Without a session one is made if a step needs it.
+    """Maintain a table: compact small files, delete old ones, index what is there, delete what old indexes left.
 
-    `retain_hours` is how long files that the table no longer has are kept by VACUUM; without it the table's own
-    `delta.deletedFileRetentionDuration` counts. A dry run writes nothing. A step that fails is in the report.
+    Each step does what is due and nothing else. A step that fails is in the report, and the others go on.
+
+    Args:
+        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        storage_options: Credentials and settings of the object store, as for `DeltaTable`.
+        spark: The session; one is started if a step needs it and none is given. `index` and `garbage` mostly need none.
+        steps: Which of `optimize`, `vacuum`, `checkpoint`, `index`, `garbage` to run, in that order; all but
+            `checkpoint` if not given, because that one aborts writers at work.
+        dry_run: Say what is due, and write nothing.
+        retain_hours: How long VACUUM keeps files that the table no longer has; the table's own
+            `delta.deletedFileRetentionDuration` if not given.
+        target_file_size: Bytes that a compacted file should have.
+        options: For the index; see `BuildOptions`.
+        master: The master of a session that is started.
+        conf: Spark's settings for a session that is started.
+        progress: Called with one line of text whenever a step begins.
+        retry: How often a statement that lost against another writer is run again.
+
+    Returns:
+        A `MaintenanceReport` with a `StepReport` for each step.
+
+    Raises:
+        OptionError: There is no such step, or a number is out of range.
+        TableNotFoundError: There is no Delta table at `uri`.
+
+    Example:
+        >>> from delta_sidecar.pipeline import maintain
+        >>> report = maintain("events", steps=["index", "garbage"])
+        >>> [(step.step, step.state) for step in report.steps]
+        [('index', 'done'), ('garbage', 'nothing to do')]
     """
     _check_order(steps, retain_hours, target_file_size)
     with ExitStack() as stack:
-        session = _Session(stack, spark, uri, storage_options, master, conf, retry or RetryPolicy())
+        session = _Session(stack, spark, os.fspath(uri), storage_options, master, conf, retry or RetryPolicy())
         order = _Order(tuple(steps), dry_run, retain_hours, target_file_size, options, progress or _ignore)
         return _maintained(session, order)
 
 
 def maintain_tables(
-    spark: SparkSession | None,
-    uris: Iterable[str],
+    uris: Iterable[str | os.PathLike[str]],
     storage_options: Mapping[str, str] | None = None,
     *,
+    spark: SparkSession | None = None,
     steps: Collection[str] = HARMLESS,
     dry_run: bool = False,
     retain_hours: float | None = None,
@@ -133,12 +176,27 @@ def maintain_tables(
     progress: Callable[[str], None] | None = None,
     retry: RetryPolicy | None = None,
 ) -> Iterator[MaintenanceReport]:
-    """As `maintain`, for several tables one after the other, with one session: a report each, as soon as it is done.
+    """Maintain several tables one after the other, with one session; a report for each as soon as it is done.
 
-    A table that cannot be read is a report with an `error`, and the next one has its turn.
+    Args:
+        uris: Where the tables lie. The other arguments are those of `maintain`.
+
+    Returns:
+        An iterator of `MaintenanceReport`. A table that cannot be read is a report with an `error`, and the next one
+        has its turn.
+
+    Raises:
+        OptionError: There is no such step, or a number is out of range.
+
+    Example:
+        >>> from delta_sidecar.pipeline import maintain_tables
+        >>> for report in maintain_tables(["events", "nowhere"], steps=["index"]):
+        ...     print(report.failed, report.version)
+        False 3
+        True None
     """
     _check_order(steps, retain_hours, target_file_size)
-    tables, say = list(uris), progress or _ignore
+    tables, say = [os.fspath(uri) for uri in uris], progress or _ignore
     with ExitStack() as stack:
         session = _Session(stack, spark, "", storage_options, master, conf, retry or RetryPolicy(), places=tables)
         for uri in tables:
@@ -420,18 +478,18 @@ class _Run:
         return self._build(target)
 
     def _build(self, version: int) -> _Done:
-        from delta_sidecar.pipeline.build import build_table
+        from delta_sidecar.pipeline.spark_build import build_index
 
         session = self.session
-        report = build_table(
-            self.session.uri,
+        report = build_index(
+            session.uri,
             version,
-            self.order.options,
             session.storage_options,
-            session.spark,
-            session.master,
-            session.conf,
-            lambda message: self.progress(f"index: {message}"),
+            options=self.order.options,
+            spark=session.spark,
+            master=session.master,
+            conf=session.conf,
+            progress=lambda message: self.progress(f"index: {message}"),
         )
         parts = f"{report.parts_written:,} parts written, {report.parts_reused:,} reused"
         facts = {"version": report.version, "mode": report.mode, "files": report.files}

@@ -9,6 +9,7 @@ session at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +21,8 @@ import pyarrow.compute as pc
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError, SparkError
-from delta_sidecar.index.build.build import BuildReport, build_index
+from delta_sidecar.index.build.build import BuildReport
+from delta_sidecar.index.build.build import build_index as build_index_of_store
 from delta_sidecar.index.build.build_job import Build, BuildOptions
 from delta_sidecar.index.build.live import base_files, tail_of
 from delta_sidecar.index.format.index_columns import whole
@@ -50,20 +52,47 @@ SAMPLES_A_PART: Final = 200
 MOST_SAMPLES: Final = 200_000
 
 
-def build_table(
-    uri: str,
+def build_index(
+    uri: str | os.PathLike[str],
     version: int | None = None,
-    options: BuildOptions | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    options: BuildOptions | None = None,
     spark: SparkSession | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> BuildReport:
-    """Build the index of a table, on a session that is given or, where the table needs one, on one made for it.
+    """Build the index of a table, on Spark where it is large, and return what was done.
 
-    A relative path is one of this process: workers have other directories, and are given the absolute one.
+    Small tables, and changes since the last index, are built in this process: no session is started for them.
+
+    Args:
+        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        version: The version to index; the newest if not given.
+        storage_options: Credentials and settings of the object store, as for `DeltaTable`.
+        options: Sort column, time column, engine, a build from scratch; see `BuildOptions`.
+        spark: The session to use where Spark is needed; one is started and stopped if not given.
+        master: The master of a session that is started.
+        conf: Spark's settings for a session that is started.
+        progress: Called with one line of text whenever a step begins.
+
+    Returns:
+        A `BuildReport`: the version that is indexed, how many files it has, which engine built it and why.
+
+    Raises:
+        TableNotFoundError: There is no Delta table at `uri`.
+        VersionNotFoundError: The table has no such version.
+        SparkError: Spark is needed and missing, its workers do not reach the table, or a job failed.
+        StorageError: The store cannot be reached, or refuses a write.
+
+    Example:
+        >>> from delta_sidecar.pipeline import build_index
+        >>> report = build_index("events")
+        >>> print(report.version, report.engine, report.files)
+        3 process 4
     """
+    # A relative path is one of this process: workers have other directories, and are given the absolute one.
     store = open_store(uri, storage_options)
     place = parse_location(uri).text
     with ExitStack() as stack:
@@ -72,7 +101,7 @@ def build_table(
             session = spark if spark is not None else _session(stack, build, master, conf)
             return build_on_spark(build, session, place, storage_options)
 
-        return build_index(store, version, options, whole, progress)
+        return build_index_of_store(store, version, options, whole, progress)
 
 
 def _session(stack: ExitStack, build: Build, master: str | None, conf: Mapping[str, str] | None) -> SparkSession:
@@ -87,18 +116,39 @@ def _session(stack: ExitStack, build: Build, master: str | None, conf: Mapping[s
 
 
 def index_batch(
-    uri: str,
-    spark: SparkSession | None = None,
+    uri: str | os.PathLike[str],
     storage_options: Mapping[str, str] | None = None,
+    *,
     options: BuildOptions | None = None,
+    spark: SparkSession | None = None,
 ) -> Callable[[Any, int], None]:
-    """A function for anyone's `foreachBatch`, to be called after the batch was written: it brings the index up to
-    date. Cheap while little changed."""
+    """A function for `foreachBatch` of a stream of your own: called after a batch was written, it updates the index.
+
+    Args:
+        uri: The table that the stream writes.
+        storage_options: Credentials and settings of the object store, as for `DeltaTable`.
+        options: See `BuildOptions`.
+        spark: The session; that of the batch if not given.
+
+    Returns:
+        A function of the batch and its number. It costs little while little has changed.
+
+    Raises:
+        DeltaSidecarError: When it is called, what `build_index` raises.
+
+    Example:
+        >>> from delta_sidecar.pipeline import index_batch
+        >>> update = index_batch("events")
+        >>> update(None, 0)
+        >>> from delta_sidecar import verify_index
+        >>> verify_index("events").version
+        3
+    """
     place = parse_location(uri).text
 
     def index(batch: DataFrame | None, batch_id: int) -> None:
         session = spark if spark is not None or batch is None else batch.sparkSession
-        build_table(place, options=options, storage_options=storage_options, spark=session)
+        build_index(place, options=options, storage_options=storage_options, spark=session)
 
     return index
 
