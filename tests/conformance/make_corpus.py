@@ -9,235 +9,38 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
-import random
 import shutil
 import sys
-import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.index.read.manifests import listed_manifests
-from delta_sidecar.limits import BuildLimits
-from delta_sidecar.storage.local import LocalStore
-from delta_sidecar.storage.store import ObjectMeta
-from delta_sidecar.storage.uri import parse_location
-from delta_sidecar.testing import LogBuilder, add, remove
 from delta_sidecar.testing import actions as logged
-from delta_sidecar.testing.actions import DeletionVector, Spec, column
+from delta_sidecar.testing import add, remove
+from delta_sidecar.testing.actions import DeletionVector, column
 from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression
-from tests.conformance import spec_model
-from tests.conformance.spec_model import Bucket, Node
+from tests.conformance.corpus_table import (
+    Making,
+    among,
+    both,
+    either,
+    flip,
+    is_,
+    no,
+    null,
+    numbered,
+    reseal,
+    stats,
+)
+from tests.conformance.spec_model import Bucket
 
 CORPUS = Path(__file__).resolve().parents[2] / "docs" / "spec" / "corpus"
-NOW = 1_770_768_000.0
-"""When everything is built: 2026-02-11."""
-MINUTE = 60_000
-MANY = 10_000
 UTC = dt.UTC
-
-
-class StoreWithoutEtags(LocalStore):
-    """A local directory that tells no etags: those of a disk are of no use to whoever has a copy."""
-
-    def head(self, path: str) -> ObjectMeta:
-        return replace(super().head(path), etag=None)
-
-    def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
-        for page in super().list_after(prefix, offset, before):
-            yield [replace(meta, etag=None) for meta in page]
-
-
-@dataclass(slots=True)
-class Making:
-    """A table of the corpus while it is made."""
-
-    root: Path
-    about: str = ""
-    log: LogBuilder = field(init=False)
-    buckets: list[Bucket] = field(default_factory=list)
-    requires: list[str] = field(default_factory=list)
-    cases: list[dict[str, Any]] = field(default_factory=list)
-    files: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.log = LogBuilder(self.root)
-
-    def commit(self, *specs: Spec) -> Making:
-        self.log.commit(*specs, mtime_ms=int(NOW * 1000) - 1000 * MINUTE + (self.log.version + 1) * MINUTE)
-        return self
-
-    def index(
-        self,
-        part_rows: int = 2,
-        group_rows: int = MANY,
-        version: int | None = None,
-        full: bool = True,
-        single: bool = False,
-        **options: Any,
-    ) -> Making:
-        """An index of a version: of parts with so many rows, or of one part in one file."""
-        limits = BuildLimits(
-            row_group_rows=group_rows, single_rows=MANY if single else 0, small_rows=0, part_rows=part_rows
-        )
-        store = StoreWithoutEtags(parse_location(str(self.root)))
-        with _fixed(f"{self.root.name} {version} {len(self.cases)} {self.log.version}"):
-            build_index(store, version, BuildOptions(full=full, part_rows=part_rows, limits=limits, **options))
-        for directory in self.directories:
-            (directory / "_garbage").unlink(missing_ok=True)
-        return self
-
-    @property
-    def directories(self) -> list[Path]:
-        found = [self.log.log / name for name in ("_sidecars", "_sidecar_index")]
-        return [directory for directory in found if directory.is_dir()]
-
-    @property
-    def indexed(self) -> int:
-        """The version of the newest index."""
-        return listed_manifests(LocalStore(parse_location(str(self.root))))[0][0]
-
-    def file(self, name: str) -> Path:
-        """The one file of the index whose name matches."""
-        found = [path for directory in self.directories for path in sorted(directory.glob(name))]
-        return found[0]
-
-    def case(
-        self,
-        name: str,
-        where: Node | None = None,
-        version: int | None = None,
-        index: str = "must",
-        base: int | None = None,
-        error: str | None = None,
-        **more: Any,
-    ) -> Making:
-        """A request and, by the model, what it must find."""
-        case: dict[str, Any] = {"name": name, "request": {"version": version, "predicate": where}, **more}
-        if error is not None:
-            self.cases.append(case | {"error": error})
-            return self
-        history = self.log.history if version is None else self.log.history[: version + 1]
-        table = spec_model.replay(history)
-        must = self._numbers(spec_model.kept(table, where, self.buckets))
-        without = self._numbers(spec_model.kept(table, where))
-        others = sorted(set(self._numbers(table.files)) - set(must))
-        case |= {"index": index} | ({"index_version": base} if base is not None else {})
-        case |= {"must": must, "may": others}
-        if without != must:
-            case["without_buckets"] = without
-        self.cases.append(case)
-        return self
-
-    def _numbers(self, adds: Sequence[Mapping[str, Any]]) -> list[int]:
-        return sorted(self._number(described(body)) for body in adds)
-
-    def _number(self, entry: dict[str, Any]) -> int:
-        if entry not in self.files:
-            self.files.append(entry)
-        return self.files.index(entry)
-
-    def _hinted(self) -> set[int]:
-        """The versions that the hints name, as far as they can be read."""
-        found = set()
-        for path in (directory / "_last_index" for directory in self.directories):
-            if path.exists() and path.read_text().endswith("}"):
-                found.add(json.loads(path.read_text())["version"])
-        return found
-
-    def write(self) -> None:
-        for case in self.cases:
-            # A reader need not find an index that no hint names.
-            if case.get("index") == "must" and case["index_version"] not in self._hinted():
-                case["index"] = "may"
-            if case.get("index") == "may":
-                case.pop("index_version", None)
-        content = {
-            "table": self.root.name,
-            "about": " ".join(self.about.split()),
-            "requires": self.requires,
-            "buckets": bool(self.buckets),
-            "files": self.files,
-            "cases": self.cases,
-        }
-        lines = []
-        for key, value in content.items():
-            if isinstance(value, list) and value and key != "requires":
-                entries = ",\n  ".join(json.dumps(entry, ensure_ascii=False) for entry in value)
-                lines.append(f"{json.dumps(key)}: [\n  {entries}\n ]")
-            else:
-                lines.append(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
-        (self.root / "cases.json").write_text("{" + ",\n ".join(lines) + "}\n", encoding="utf-8")
-
-
-def described(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A live file as cases have it."""
-    records = spec_model.spec.stats_of(body.get("stats")).get("numRecords")
-    return {
-        "path": body["path"],
-        "size": body["size"],
-        "modificationTime": body["modificationTime"],
-        "partitionValues": body["partitionValues"],
-        "deletionVector": body.get("deletionVector"),
-        "numRecords": records if type(records) is int and records >= 0 else None,
-        "stats": body.get("stats"),
-    }
-
-
-@contextmanager
-def _fixed(seed: str) -> Iterator[None]:
-    """Names and times that are the same whenever the corpus is made."""
-    source = random.Random(seed)
-    made = lambda: uuid.UUID(int=source.getrandbits(128), version=4)  # noqa: E731
-    with patch("uuid.uuid4", made), patch("time.time", lambda: NOW):
-        yield
-
-
-# Predicates.
-
-
-def both(*terms: Node) -> Node:
-    return {"op": "and", "terms": list(terms)}
-
-
-def either(*terms: Node) -> Node:
-    return {"op": "or", "terms": list(terms)}
-
-
-def no(term: Node) -> Node:
-    return {"op": "not", "term": term}
-
-
-def is_(name: str, op: str, value: Any) -> Node:
-    return {"op": op, "column": name.split("/"), "value": value}
-
-
-def among(name: str, *values: Any) -> Node:
-    return {"op": "in", "column": name.split("/"), "values": list(values)}
-
-
-def null(name: str) -> Node:
-    return {"op": "is null", "column": name.split("/")}
-
-
-def stats(
-    low: Mapping[str, Any], high: Mapping[str, Any] | None = None, rows: int = 10, **nulls: int
-) -> dict[str, Any]:
-    return {"numRecords": rows, "minValues": low, "maxValues": low if high is None else high, "nullCount": nulls}
-
-
-def numbered(n: int, **more: Any) -> Any:
-    """A file in which `x` is n."""
-    return add(f"f{n}.parquet", size=100 + n, modification_time=int(NOW * 1000) + n, stats=stats({"x": n}, x=0), **more)
-
 
 # Tables, in the order of the README.
 
@@ -281,7 +84,9 @@ def tail(t: Making) -> None:
 
 @table
 def remove_and_add_again(t: Making) -> None:
-    """One commit removes and adds the same file; a file is added again with other statistics; a removed one comes back."""
+    """One commit removes and adds the same file; a file is added again with other statistics;
+    a removed one comes back.
+    """
     t.commit(*map(numbered, range(6))).index()
     again = replace(numbered(0), size=900, stats=stats({"x": 50}, x=0))
     t.commit(remove("f0.parquet"), again, remove("f1.parquet"), remove("f2.parquet"))
@@ -466,7 +271,9 @@ def off_bucket(t: Making) -> None:
 
 @table
 def other_buckets(t: Making) -> None:
-    """Buckets by date, and by year, month and day, which depend on the writer's zone: ranges are widened by 18 hours."""
+    """Buckets by date, and by year, month and day, which depend on the writer's zone:
+    ranges are widened by 18 hours.
+    """
     t.log.protocol(reader=1, writer=7, writer_features=["generatedColumns"])
     units = ("year", "month", "day")
     generated = {name: {GENERATION_EXPRESSION: f"{name}(ts)"} for name in units}
@@ -540,7 +347,9 @@ def row_groups(t: Making) -> None:
 
 @table
 def statistics(t: Making) -> None:
-    """Bounds that writers round or leave out: NaN, infinite and rounded floats, cut times, cut strings, decimals through a double; broken texts."""
+    """Bounds that writers round or leave out: NaN, infinite and rounded floats,
+    cut times, cut strings, decimals through a double; broken texts.
+    """
     t.log.protocol(reader=3, features=["timestampNtz"])
     kinds = {
         "d": "double",
@@ -573,18 +382,22 @@ def statistics(t: Making) -> None:
         '"maxValues":{"ts":"1969-07-20T20:17:40.000Z","ntz":"1969-07-20T20:17:40.000"},"nullCount":{"ts":0,"ntz":0}}',
         "decimals": stats({"price": Decimal("-1.25"), "exact": Decimal("12345678901234567890.2500")}, price=0, exact=0),
         "through-double": stats({"through_double": Decimal("90071992547409.92")}, through_double=0),
-        "decimal-text": '{"numRecords":1,"minValues":{"price":"7.50"},"maxValues":{"price":75e-1},"nullCount":{"price":0}}',
-        "flags": '{"numRecords":2,"minValues":{"b":false,"bin":"a","day":"2026-02-10"},"maxValues":{"b":false,"bin":"b","day":"2026-02-11"},"nullCount":{"b":0,"bin":0,"day":0}}',
+        "decimal-text": '{"numRecords":1,"minValues":{"price":"7.50"},"maxValues":{"price":75e-1},'
+        '"nullCount":{"price":0}}',
+        "flags": '{"numRecords":2,"minValues":{"b":false,"bin":"a","day":"2026-02-10"},'
+        '"maxValues":{"b":false,"bin":"b","day":"2026-02-11"},"nullCount":{"b":0,"bin":0,"day":0}}',
         "all-null": stats({}, x=10, d=10, s=10),
         "no-null": stats({}, x=0, d=0, s=0),
         "no-counts": '{"minValues":{"x":5},"maxValues":{"x":6}}',
         "wide": '{"numRecords":10,"tightBounds":false,"minValues":{"x":5},"maxValues":{"x":50},"nullCount":{"x":3}}',
-        "wrong-types": '{"numRecords":"10","minValues":{"x":"5","d":"1.0","day":20494,"ts":"yesterday","s":7},"maxValues":{"x":5.5,"day":"2026-02-30"},"nullCount":{"x":-1}}',
+        "wrong-types": '{"numRecords":"10","minValues":{"x":"5","d":"1.0","day":20494,"ts":"yesterday","s":7},'
+        '"maxValues":{"x":5.5,"day":"2026-02-30"},"nullCount":{"x":-1}}',
         "broken": '{"numRecords":10,"minValues":{"x":',
         "empty": "{}",
         "not-an-object": "[1,2]",
         "twice": '{"numRecords":10,"minValues":{"x":1,"x":100},"maxValues":{"x":200},"nullCount":{"x":0}}',
-        "unknown-keys": '{"numRecords":10,"minValues":{"x":30,"gone":1},"maxValues":{"x":40},"nullCount":{"x":0},"future":{"x":1}}',
+        "unknown-keys": '{"numRecords":10,"minValues":{"x":30,"gone":1},"maxValues":{"x":40},'
+        '"nullCount":{"x":0},"future":{"x":1}}',
     }
     made = [add(f"{name}.parquet", size=n, stats=said) for n, (name, said) in enumerate(files.items())]
     t.commit(*made, add("none.parquet")).index(part_rows=9)
@@ -761,7 +574,9 @@ def type_widening(t: Making) -> None:
 
 @table
 def incremental(t: Making) -> None:
-    """An index built on older ones: parts of several builds, whose key ranges overlap, some without the rows that were removed."""
+    """An index built on older ones: parts of several builds, whose key ranges overlap,
+    some without the rows that were removed.
+    """
     t.log.metadata({"ts": "timestamp", "x": "long"})
 
     def at(n: int, size: int = 1) -> Any:
@@ -788,7 +603,9 @@ def another_table(t: Making) -> None:
 
 @table
 def another_history(t: Making) -> None:
-    """The log was set back and written on: same id, same size of the commit file, other bytes. The index must not be used."""
+    """The log was set back and written on: same id, same size of the commit file,
+    other bytes. The index must not be used.
+    """
     t.commit(*map(numbered, range(3))).commit(numbered(3), numbered(4)).index()
     lines = (t.log.log / f"{1:020}.json").read_bytes()
     changed = lines.replace(b"f3.parquet", b"g3.parquet")
@@ -856,7 +673,9 @@ def missing_part(t: Making) -> None:
 
 @table
 def flipped_core(t: Making) -> None:
-    """One bit of the core file of a part is another: without its checksum, a reader would list a file that does not exist."""
+    """One bit of the core file of a part is another: without its checksum,
+    a reader would list a file that does not exist.
+    """
     t.commit(*map(numbered, range(6))).index()
     flip(t.file("*.core.parquet"), "path")
     t.case("newest", index="may").case("equal", is_("x", "=", 3), index="may")
@@ -864,7 +683,9 @@ def flipped_core(t: Making) -> None:
 
 @table
 def flipped_stats(t: Making) -> None:
-    """One bit of the stats file of each part is another: without its checksum, a reader would leave out a file that matches."""
+    """One bit of the stats file of each part is another: without its checksum,
+    a reader would leave out a file that matches.
+    """
     t.commit(*map(numbered, range(6))).index()
     for directory in t.directories:
         for path in sorted(directory.glob("*.stats.parquet")):
@@ -1010,7 +831,9 @@ def old_index(t: Making) -> None:
 
 @table
 def cleaned_up(t: Making) -> None:
-    """Log cleanup took the commits before a checkpoint; the index was built at the checkpoint's version, and its commit file is gone, too."""
+    """Log cleanup took the commits before a checkpoint; the index was built at the checkpoint's version,
+    and its commit file is gone, too.
+    """
     t.requires = ["checkpoints"]
     t.commit(*map(numbered, range(4))).commit(remove("f1.parquet"), numbered(4))
     t.log.checkpoint()
@@ -1024,7 +847,9 @@ def cleaned_up(t: Making) -> None:
 
 @table
 def bound_by_time(t: Making) -> None:
-    """Only the time of the commit file binds the index: commits before it are gone, so nothing else tells the table's id."""
+    """Only the time of the commit file binds the index: commits before it are gone,
+    so nothing else tells the table's id.
+    """
     t.commit(*map(numbered, range(4))).commit(remove("f1.parquet"), numbered(4)).index().commit(numbered(5))
     t.log.drop(0)
     name = f"_delta_log/{1:020}.json"
@@ -1062,36 +887,6 @@ def no_table(t: Making) -> None:
     (t.log.log / "_sidecars").mkdir()
     (t.log.log / "_sidecars" / "_last_index").write_text('{"version":0}')
     t.case("newest", error="no table")
-
-
-# Damage.
-
-
-def flip(path: Path, *columns: str) -> None:
-    """Change a bit so that a careless reader sees other values in the columns, and no error."""
-    data = path.read_bytes()
-    right = pq.read_table(io.BytesIO(data), use_threads=False)
-    footer = int.from_bytes(data[-8:-4], "little")
-    for at in range(4, len(data) - footer - 8):
-        changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-        try:
-            found = pq.read_table(io.BytesIO(changed), use_threads=False)
-            same = all(found.column(name).equals(right.column(name)) for name in columns)
-            found.to_pylist()
-        except Exception:
-            continue
-        if not same:
-            path.write_bytes(changed)
-            return
-    raise AssertionError(f"no bit of {path} goes unseen")
-
-
-def reseal(path: Path, change: Callable[[str], str]) -> None:
-    """Change the inner object of a manifest, with a right checksum."""
-    text = path.read_text("utf-8")
-    inner = change(text[31:-1])
-    assert inner != text[31:-1]
-    path.write_text(f'{{"crc32":"{zlib.crc32(inner.encode()):08x}","manifest":{inner}}}', "utf-8")
 
 
 def make(name: str, root: Path) -> None:
