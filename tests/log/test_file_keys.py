@@ -21,6 +21,7 @@ LOCAL, S3 = KeyMaker("file:///data/t"), KeyMaker("s3://bucket/t")
         (LOCAL, ["/x/a", "file:/x/a", "file:///x/a", "FILE:///x/a", "/x/./a", "/x/y/../a"]),
         (S3, ["/x/a", "s3://bucket/x/a", "s3a://bucket/x/a", "s3n://bucket/x/a", "s3://bucket//x/a"]),
         (LOCAL, ["p=a%2fb/f", "p=a%2Fb/f"]),
+        (KeyMaker("s3a://bucket/t"), ["/x/a", "s3://bucket/x/a"]),
         (LOCAL, ["p=1:2/f", "p=1%3A2/f"]),
     ],
 )
@@ -33,7 +34,8 @@ def test_spellings_of_one_file(maker: KeyMaker, spellings: list[str]) -> None:
     ("maker", "paths"),
     [
         (LOCAL, ["a", "A", "b/a", "/a", "file:///b/a"]),
-        (LOCAL, ["p=a%2Fb/f", "p=a/b/f"]),
+        (LOCAL, ["p=a%2Fb/f", "p=a/b/f", "p=a%2F/b/f", "p=a%FF/b/f", "p=a%FF%2Fb/f", "p=a%2F%2Fb/f"]),
+        (LOCAL, ["x/a%2F../f", "x/f"]),
         (LOCAL, ["a%2561", "a%61", "a%252561"]),
         (LOCAL, ["a", "/data/t/a"]),
         (S3, ["s3://bucket/x", "s3://other/x", "gs://bucket/x"]),

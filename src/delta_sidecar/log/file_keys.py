@@ -29,9 +29,8 @@ _BUT_LAST_BIT, _BUT_LAST_BIT_OF_SECOND = 0xFE, 0xFEFF
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _SCHEME_ALIASES = {b"s3a": b"s3", b"s3n": b"s3", b"abfs": b"abfss", b"wasb": b"abfss", b"wasbs": b"abfss"}
-_ESCAPED_SLASH = re.compile(rb"%2[fF]")
-_SLASH_MARK = b"\xff/"
-"""Stands for an escaped slash: 0xff is in no UTF-8 text, so nothing else can spell it."""
+_MARK = b"\xff"
+"""Stands before a byte that was escaped and would mean something else in a key: a slash within a name, or itself."""
 
 
 class HasKey(Protocol):
@@ -51,7 +50,8 @@ class KeyMaker:
 
     def __init__(self, root_uri: str) -> None:
         parts = urlsplit(root_uri)
-        self._scheme = parts.scheme.encode() or b"file"
+        scheme = parts.scheme.encode() or b"file"
+        self._scheme = _SCHEME_ALIASES.get(scheme, scheme)
         self._authority = parts.netloc.encode()
         self._directories: dict[str, bytes] = {}
 
@@ -94,11 +94,9 @@ class KeyMaker:
 
     def _spell(self, path: str) -> bytes:
         scheme, authority, rest = self._split(path)
-        raw = _ESCAPED_SLASH.sub(_SLASH_MARK, rest.encode("utf-8", "surrogatepass"))
-        segments = _resolve_dots(unquote_to_bytes(raw))
-        if scheme is None:
-            return segments
-        return scheme + b"://" + authority + segments
+        segments = [_decoded(segment) for segment in rest.encode("utf-8", "surrogatepass").split(b"/")]
+        resolved = (b"/" if rest.startswith("/") else b"") + b"/".join(_resolve_dots(segments))
+        return resolved if scheme is None else scheme + b"://" + authority + resolved
 
     def _split(self, path: str) -> tuple[bytes | None, bytes, str]:
         """Scheme (None for a relative path), authority and the rest."""
@@ -184,18 +182,25 @@ def _has_dotted_slash(text: NDArray[np.uint8]) -> bool:
     return False
 
 
-def _resolve_dots(path: bytes) -> bytes:
+def _decoded(segment: bytes) -> bytes:
+    """A segment without escapes. What they spell stays within it: no separator, and no end of the path."""
+    plain = unquote_to_bytes(segment)
+    if plain == segment:
+        return segment
+    return plain.replace(_MARK, _MARK + _MARK).replace(b"/", _MARK + b"/").replace(b"\0", _MARK + b"0")
+
+
+def _resolve_dots(segments: Sequence[bytes]) -> list[bytes]:
     """Empty and `.` segments dropped, `..` resolved where something stands before it."""
-    absolute = path.startswith(b"/")
     kept: list[bytes] = []
-    for segment in path.split(b"/"):
+    for segment in segments:
         if segment in (b"", b"."):
             continue
         if segment == b".." and kept and kept[-1] != b"..":
             kept.pop()
         else:
             kept.append(segment)
-    return (b"/" if absolute else b"") + b"/".join(kept)
+    return kept
 
 
 def _append_ids(keys: pa.BinaryArray, vectors: pa.StructArray) -> pa.BinaryArray:
