@@ -23,7 +23,7 @@ CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
-EXTRAS := spark,avro,engines,pandas,dev
+EXTRAS := spark,avro,engines,pandas,docs,dev
 
 .PHONY: help
 help: ## Show this list
@@ -55,6 +55,11 @@ lint: $(VENV)/.installed ## Ruff, mypy and the import rules
 format: $(VENV)/.installed ## Format the code and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(VENV)/.installed ## Build the documentation as a site, in .cache/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "$(CACHE)/site/index.html"
 
 .PHONY: properties
 properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases a property (20000)
