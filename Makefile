@@ -33,8 +33,9 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's jars, the Azure Blob emulator and a Kafka broker
 
 .PHONY: demo
-demo: setup ## Ingest telemetry on local Spark, index it, query it, show what happened
+demo: setup ## Ingest telemetry on local Spark, index and query it; then a log of a million files, here and in deltalake
 	$(BIN)/python scripts/demo.py
+	@BENCH_DIR=$(CACHE)/effect $(BIN)/python -m benchmarks.effect
 
 .PHONY: test
 test: setup lint ## Lint, types, import rules, and all tests
