@@ -23,7 +23,7 @@ CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
-EXTRAS := spark,avro,engines,pandas,dev
+EXTRAS := spark,avro,engines,pandas,docs,dev
 
 .PHONY: help
 help: ## Show this list
@@ -33,8 +33,9 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's jars, the Azure Blob emulator and a Kafka broker
 
 .PHONY: demo
-demo: setup ## Ingest telemetry on local Spark, index it, query it, show what happened
+demo: setup ## Ingest telemetry on local Spark, index and query it; then a log of a million files, here and in deltalake
 	$(BIN)/python scripts/demo.py
+	@BENCH_DIR=$(CACHE)/effect $(BIN)/python -m benchmarks.effect
 
 .PHONY: test
 test: setup lint ## Lint, types, import rules, and all tests
@@ -55,6 +56,11 @@ lint: $(VENV)/.installed ## Ruff, mypy and the import rules
 format: $(VENV)/.installed ## Format the code and mend what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.PHONY: docs
+docs: $(VENV)/.installed ## Build the documentation as a site, in .cache/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "$(CACHE)/site/index.html"
 
 .PHONY: properties
 properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases a property (20000)

@@ -5,7 +5,8 @@ the median of three fresh processes, goals beside the figures. Also bare pyarrow
 files, a table of which a late commit removed half a million files, and a store that takes 30 ms a request.
 
 `--publish` keeps the result in benchmarks/published/, draws docs/images/ladder.svg and writes the tables between the
-markers of README.md; with `--load` it does so from an earlier result.
+markers of docs/benchmarks.md, and a few of their rows between those of README.md; with `--load` it does so from an
+earlier result.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rich.console import Console
 from benchmarks import ladder_picture
 from benchmarks.goals import Judgement, Verdict, judge, ladder_goals
 from benchmarks.index_tables import IndexSizes, checkpoint_size, ensure_indexed, index_sizes
-from benchmarks.ladder_table import KEYS, between_markers, console_tables, markdown, rungs
+from benchmarks.ladder_table import KEYS, between_markers, brief_markdown, console_tables, markdown, rungs
 from benchmarks.measure import ROOT, Measurement
 from benchmarks.report import RESULTS, Run, goals_table, load_recorded, save, show_notes
 from benchmarks.runs import measured, read_once
@@ -33,7 +34,8 @@ PUBLISHED = Path(__file__).parent / "published"
 REMOVED = 500_000
 CORE_BYTES = 30
 """Bytes that a file may take in the core."""
-IMAGE = "docs/images/ladder.svg"
+IMAGE = "images/ladder.svg"
+"""The picture, below `docs`."""
 PROGRESS = Console(stderr=True, highlight=False)
 
 
@@ -81,14 +83,17 @@ def recorded_peers(files: int, places: list[Path]) -> dict[str, Measurement]:
 
 
 def publish(document: Mapping[str, Any], root: Path) -> None:
-    """Keep a result, draw it, and write its tables into the README."""
+    """Keep a result, draw it, and write its tables into the page of benchmarks and, in short, into the README."""
     files, found = document["files"], measurements_of(document)
     target = root / "benchmarks" / "published" / f"ladder-{files}.json"
     target.write_text(json.dumps(document, indent=1) + "\n")
-    (root / IMAGE).write_text(ladder_picture.svg(files, rungs(found)))
-    readme = root / "README.md"
-    picture = f"![Time and memory of listing the last hour of {files:,} files, level by level]({IMAGE})"
-    readme.write_text(between_markers(readme.read_text(), f"{picture}\n\n{markdown(files, found)}"))
+    (root / "docs" / IMAGE).write_text(ladder_picture.svg(files, rungs(found)))
+    for page, image, tables in (
+        (root / "docs" / "benchmarks.md", IMAGE, markdown(files, found)),
+        (root / "README.md", f"docs/{IMAGE}", brief_markdown(files, found)),
+    ):
+        picture = f"![Time and memory of listing the last hour of {files:,} files, level by level]({image})"
+        page.write_text(between_markers(page.read_text(), f"{picture}\n\n{tables}"))
 
 
 def measurements_of(document: Mapping[str, Any]) -> dict[str, Measurement]:
@@ -105,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--skip-peers", action="store_true", help="deltalake's figures from an earlier run, labelled")
     parser.add_argument("--repeat", type=int, default=3, help="runs a workload; the median counts")
     parser.add_argument("--timeout", type=float, default=1800, help="seconds a run may take")
-    parser.add_argument("--publish", action="store_true", help="into benchmarks/published, docs/images and README.md")
+    parser.add_argument("--publish", action="store_true", help="into benchmarks/published, docs and README.md")
     parser.add_argument("--load", type=Path, metavar="JSON", help="measure nothing: show or publish this result")
     return parser
 

@@ -88,6 +88,9 @@ QUESTIONS = (
     Question("bare pyarrow read of the same columns, in batches", "pyarrow.core_parts_streamed"),
 )
 
+BRIEF = ("index.first_file", "index.last_hour_by_time", "index.all_arrow", "index.stats_predicate")
+"""The questions that the README shows."""
+
 KEYS = tuple(
     dict.fromkeys(
         [
@@ -118,12 +121,13 @@ def questions(found: Measurements) -> list[tuple[Question, Figures, Figures | No
 def markdown(files: int, found: Measurements) -> str:
     """Both tables, and where figures of peers come from."""
     levels = [(rung.level, rung.what, _time(f.first, f), _time(f.complete, f), _memory(f)) for rung, f in rungs(found)]
-    asked = [
-        (q.what, _time(f.complete, f), _memory(f), _pair(peer), _share(f, peer)) for q, f, peer in questions(found)
-    ]
     ladder = _table(("", f"last hour of {files:,} files", "first file", "complete", "peak memory"), levels)
-    others = _table((f"{files:,} files", "Delta Sidecar", "peak memory", "`deltalake`", "ratio"), asked)
-    return "\n\n".join([ladder, others, *_notes(found)])
+    return "\n\n".join([ladder, _questions_table(files, found), *_notes(found)])
+
+
+def brief_markdown(files: int, found: Measurements) -> str:
+    """A few of the questions, and where figures of peers come from."""
+    return "\n\n".join([_questions_table(files, found, BRIEF), *_notes(found)])
 
 
 def between_markers(text: str, block: str) -> str:
@@ -185,6 +189,15 @@ def _share(figures: Figures, peer: Figures | None) -> str:
 def _notes(found: Measurements) -> list[str]:
     labels = sorted({f"\\* {m.key.split('.')[0]}: {m.recorded}." for m in found.values() if m.recorded})
     return ["\n".join(labels)] if labels else []
+
+
+def _questions_table(files: int, found: Measurements, keys: Sequence[str] = KEYS) -> str:
+    asked = [
+        (q.what, _time(f.complete, f), _memory(f), _pair(peer), _share(f, peer))
+        for q, f, peer in questions(found)
+        if q.key in keys
+    ]
+    return _table((f"{files:,} files", "Delta Sidecar", "peak memory", "`deltalake`", "ratio"), asked)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

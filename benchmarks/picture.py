@@ -1,4 +1,4 @@
-"""The picture in the README, drawn from saved results.
+"""The picture of listings in docs/benchmarks.md, drawn from saved results.
 
     python -m benchmarks.picture benchmarks/published/*.json > docs/images/listing.svg
 

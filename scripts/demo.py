@@ -1,7 +1,8 @@
 """`make demo`: the whole story on one machine, every number checked against Spark's own.
 
-Telemetry of two days is generated in batches, ingested into hourly buckets on a local Spark, and indexed at each
-checkpoint; some rows are deleted, late data comes in. Then the table is queried, and beside it `deltalake` is.
+It generates two days of telemetry, ingests them in batches into hourly buckets on a local Spark, and builds an index at
+each checkpoint; some rows arrive late, some are deleted. Then it queries the table, here and in `deltalake`.
+`make demo` ends with `benchmarks.effect`: the same two readers on a log of a million files.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main() -> None:
         change(spark)
         index()
         query(spark)
-    print("\nTry it:")
+    print("\nTry:")
     print(f'  .venv/bin/sidecar explain .cache/demo/telemetry --where "{RECENT}"')
     print("  .venv/bin/sidecar verify .cache/demo/telemetry")
 
@@ -61,8 +62,8 @@ def heading(text: str) -> None:
 
 
 def check(what: str, ours: int, theirs: int) -> None:
-    """Say both numbers; a demo that is wrong must not look right."""
-    print(f"{what}: {ours:,} here, {theirs:,} by Spark")
+    """Print both numbers and stop if they differ: a demo that is wrong must not look right."""
+    print(f"{what}: {ours:,} here, {theirs:,} in Spark")
     if ours != theirs:
         sys.exit(f"demo: the numbers differ for {what!r}; this is a bug")
 
@@ -77,8 +78,8 @@ def fill(spark: SparkSession) -> None:
         say(number, ingest_batch(spark, number))
     replayed = ingest_batch(spark, 0)
     if not replayed.skipped_as_replayed:
-        sys.exit("demo: a batch that came twice was added twice; this is a bug")
-    print("batch 0 came again, as after a crash: nothing was added")
+        sys.exit("demo: a batch that was sent twice was added twice; this is a bug")
+    print("batch 0 was sent again, as after a crash: nothing was added")
 
 
 def ingest_batch(spark: SparkSession, number: int) -> IngestSummary:
@@ -118,7 +119,7 @@ def telemetry(spark: SparkSession, batch: int) -> DataFrame:
 
 
 def change(spark: SparkSession) -> None:
-    with step("rows of one device are deleted (deletion vectors)"):
+    with step("delete the rows of one device (deletion vectors)"):
         spark.sql(f"DELETE FROM delta.`{TABLE}` WHERE device = 7")
 
 
@@ -127,12 +128,12 @@ def index() -> None:
     done = build_index(str(TABLE))
     print(
         f"version {done.version}, {done.mode}: {done.files:,} files in {done.parts} part(s), "
-        f"{done.index_bytes:,} bytes, {done.seconds:.2f} s, no Spark needed"
+        f"{done.index_bytes:,} bytes, {done.seconds:.2f} s, without Spark"
     )
-    with step("verified against a dumb replay of the log, file by file, stats by stats"):
+    with step("verify it against a simple replay of the log, file by file, bound by bound"):
         report = verify_index(str(TABLE))
     if not report.ok:
-        sys.exit(f"demo: the index is off: {report.problems[0]}; this is a bug")
+        sys.exit(f"demo: the index is wrong: {report.problems[0]}; this is a bug")
 
 
 # Reading
@@ -151,14 +152,14 @@ def query(spark: SparkSession) -> None:
         sys.exit(f"demo: the index was not used ({scan.metrics.fallback_reason}); this is a bug")
     check("live files", live, len(spark_rows(spark).inputFiles()))
     theirs = spark_rows(spark).where(f"ts >= TIMESTAMP'{SINCE}'")
-    check("files that hold such rows", kept, theirs.selectExpr("input_file_name()").distinct().count())
-    check("such rows", count(table, RECENT), theirs.count())
+    check("files with matching rows", kept, theirs.selectExpr("input_file_name()").distinct().count())
+    check("matching rows", count(table, RECENT), theirs.count())
     check("all rows", table.count(), spark_rows(spark).count())
     against_deltalake()
 
 
 def against_deltalake() -> None:
-    heading("Beside deltalake, on the same table (a small one: the gap grows with the files)")
+    heading("The same table in deltalake (a small table: the gap grows with the number of files)")
     import deltalake
 
     ours, kept = timed(lambda: len(list(DeltaTable(TABLE).file_infos(predicate=RECENT))))

@@ -11,8 +11,8 @@ import pytest
 from benchmarks import ladder, ladder_picture
 from benchmarks.goals import ArrowPeak, Goal, Latency, Ratio, SameCount, judge, ladder_goals
 from benchmarks.index_tables import IndexSizes, ensure_indexed
-from benchmarks.ladder_table import BEGIN, END, KEYS, between_markers, markdown, questions, rungs
-from benchmarks.measure import REGISTRY, Measurement, measure
+from benchmarks.ladder_table import BEGIN, END, KEYS, between_markers, brief_markdown, markdown, questions, rungs
+from benchmarks.measure import REGISTRY, ROOT, Measurement, measure
 from benchmarks.report import Run, save
 from benchmarks.specs import IndexedSpec
 
@@ -105,6 +105,20 @@ def test_tables_in_markdown_tell_recorded_figures() -> None:
     assert labelled.endswith("\\* deltalake: recorded then in x.json.")
 
 
+def test_the_readme_has_a_few_rows_of_the_page() -> None:
+    brief, whole = brief_markdown(10_000_000, FOUND).splitlines(), markdown(10_000_000, FOUND).splitlines()
+    assert "| first file | 12 ms | 20 MB | 120.0 s, 20 MB | 1/10,000 |" in brief
+    assert set(brief) < set(whole)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_pages_show_what_was_published(page: str) -> None:
+    """So the next `--publish` changes figures that were measured again, and nothing else."""
+    document = json.loads((ROOT / "benchmarks/published/ladder-10000000.json").read_text())
+    tables = brief_markdown if page == "README.md" else markdown
+    assert f"\n\n{tables(10_000_000, ladder.measurements_of(document))}\n{END}" in (ROOT / page).read_text()
+
+
 def test_what_stands_between_the_markers_is_replaced() -> None:
     text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
     assert between_markers(text, "new") == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
@@ -164,7 +178,8 @@ def test_a_small_ladder_is_climbed_and_published(
 ) -> None:
     for place in ("benchmarks/published", "docs/images"):
         (tmp_path / place).mkdir(parents=True)
-    (tmp_path / "README.md").write_text(f"# Title\n\n{BEGIN}\n{END}\n")
+    for page in ("README.md", "docs/benchmarks.md"):
+        (tmp_path / page).write_text(f"# Title\n\n{BEGIN}\n{END}\n")
     only = ["deltalake.open", "index.last_hour", "masked.*", "slow.last_hour", "pyarrow.core_parts"]
     ladder.main(["--files", "2000", "--repeat", "1", "--publish", "--only", *only], tmp_path / "results", tmp_path)
     document = json.loads((tmp_path / "benchmarks/published/ladder-2000.json").read_text())
@@ -172,7 +187,11 @@ def test_a_small_ladder_is_climbed_and_published(
         ["deltalake.open", "index.last_hour", "masked.all_arrow", "slow.last_hour", "pyarrow.core_parts"]
     )
     assert document["bytes"]["core"] > 0
-    assert "| L6 | only the parts" in (tmp_path / "README.md").read_text()
+    page, readme = ((tmp_path / name).read_text() for name in ("docs/benchmarks.md", "README.md"))
+    assert "| L6 | only the parts" in page
+    assert "](images/ladder.svg)" in page
+    assert "| L6 |" not in readme
+    assert "](docs/images/ladder.svg)" in readme
     assert (tmp_path / "docs/images/ladder.svg").read_text().startswith("<svg")
     assert "the ladder: last hour of 2,000 files" in capsys.readouterr().out
     skipped = ["--files", "2000", "--repeat", "1", "--skip-peers", "--only", "index.first_file", "deltalake.*"]

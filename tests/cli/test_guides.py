@@ -1,7 +1,8 @@
-"""The documentation runs: every Python and shell block of the README and the guides, on a small local table.
+"""The guides run: every Python and shell block of each, on a small local table.
 
-A `console` block holds commands (after `$`) and exactly what they print. Blocks that install or build are not run,
-nor those after a `<!-- not run: … -->` line, which says why.
+The quickstart and the README make their own table: `test_quickstart.py` runs them. A `console` block holds commands
+(after `$`) and exactly what they print. Blocks that install or build are not run, nor those after a
+`<!-- not run: … -->` line, which says why.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tests.events_table import write_events
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = ROOT / "docs" / "guide"
-PAGES = [ROOT / "README.md", *sorted(GUIDES.glob("*.md"))]
+PAGES = [page for page in sorted(GUIDES.glob("*.md")) if page.name != "quickstart.md"]
 BLOCK = re.compile(r"(<!-- not run: [^\n]+ -->\n\n?)?```(\w+)\n(.*?)```", re.DOTALL)
 ELSEWHERE = re.compile(r"(az|s3)://lake/events")
 NOT_HERE = ("pip install", "make ", "git ")

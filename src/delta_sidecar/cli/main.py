@@ -204,6 +204,28 @@ def history(
         report(opened, limit, json)
 
 
+@app.command(epilog="Example: sidecar sample ./events, then sidecar build ./events")
+def sample(
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="A new or empty directory on a local disk.")],
+    hours: Annotated[int, typer.Option("--hours", min=1, metavar="N", help="Hours of telemetry.")] = 72,
+    files_per_hour: Annotated[
+        int, typer.Option("--files-per-hour", min=1, metavar="N", help="Data files of each hour.")
+    ] = 4,
+    rows_per_file: Annotated[
+        int, typer.Option("--rows-per-file", min=1, metavar="N", help="Rows of each data file.")
+    ] = 250,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed gives other values.")] = 0,
+    json: given.Json = False,
+    verbose: given.Verbose = False,
+) -> None:
+    """Write a small Delta table to try the other commands on."""
+    _log_to_stderr(verbose)
+    with reported(verbose, {}):
+        from delta_sidecar.cli.sample import write
+
+        write(directory, hours, files_per_hour, rows_per_file, seed, json)
+
+
 @app.command(epilog="Example: sidecar ingest ./landing ./events --time-column ts --bucket hour")
 def ingest(
     source: Annotated[
