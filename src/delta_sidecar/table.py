@@ -78,6 +78,10 @@ class ProtocolVersions(NamedTuple):
 class DeltaTable:
     """One version of a Delta table, pinned when it is opened. Files are found when they are asked for, never before.
 
+    A table can be pickled, for Spark, Dask or `multiprocessing`: loaded, it opens the same version again. The pickle
+    holds `storage_options` and `profile`, credentials included: treat it as you treat them. What the environment gives
+    is looked up again where the pickle is loaded.
+
     Args:
         table_uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
         version: The version to pin; the newest if not given. `load_as_version` also takes a time.
@@ -121,6 +125,9 @@ class DeltaTable:
         store: Store | None = None,
         limits: ReaderLimits | None = None,
     ) -> None:
+        self._storage_options = None if storage_options is None else dict(storage_options)
+        self._profile = None if profile is None else dict(profile)
+        self._given_store = store
         self._options = dict(options or {})
         self._limits = limits or ReaderLimits()
         if log_buffer_size is not None:
@@ -149,6 +156,30 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._given_store is not None:
+            _check_pickles(self._given_store, self)
+        return _opened_again, self._opening()
+
+    def __copy__(self) -> DeltaTable:
+        return _opened_again(*self._opening())
+
+    def __deepcopy__(self, memo: object) -> DeltaTable:
+        return _opened_again(*self._opening())
+
+    def _opening(self) -> tuple[type[DeltaTable], str, dict[str, Any]]:
+        """What it takes to open the table again, at the same version."""
+        arguments = {
+            "table_uri": self.table_uri,
+            "version": self.version(),
+            "storage_options": self._storage_options,
+            "options": self._options,
+            "profile": self._profile,
+            "store": self._given_store,
+            "limits": self._limits,
+        }
+        return type(self), self._snapshot.metadata.id, arguments
 
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
@@ -429,6 +460,26 @@ class DeltaTable:
             open_other=self._open_store,
             limits=settings.limits,
         )
+
+
+def _opened_again(kind: type[DeltaTable], table_id: str, opening: Mapping[str, Any]) -> DeltaTable:
+    """A table that was pickled or copied, at the version it had."""
+    table = kind(**opening)
+    if table.metadata().id != table_id:
+        raise TableNotFoundError(f"{table.table_uri} is another table than the one that was pickled; open it anew")
+    return table
+
+
+def _check_pickles(store: Store, table: DeltaTable) -> None:
+    import pickle
+
+    try:
+        pickle.dumps(store)
+    except Exception as error:
+        raise InputError(
+            f"{table!r} was made with store=…, and a {type(store).__name__} cannot be pickled ({type(error).__name__});"
+            " open the table by its URI and storage_options"
+        ) from None
 
 
 def _closing(scan: FileScan) -> Iterator[FileInfo]:

@@ -21,7 +21,7 @@ from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.pruning.listing_columns import output_schema, project
-from delta_sidecar.scan.one_reading import OneReading, rest_of
+from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.scan.scan_plan import ScanPlan, counted, make_plan
 from delta_sidecar.settings import Settings
@@ -30,7 +30,7 @@ from delta_sidecar.storage.metered import Cost, MeteredStore
 _log = logging.getLogger(__name__)
 
 
-class FileScan:
+class FileScan(NotPickled):
     """One listing of a snapshot's live files, as a stream of Arrow batches.
 
     Iterate it, or hand it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
