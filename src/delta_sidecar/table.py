@@ -29,8 +29,9 @@ from delta_sidecar.predicates.predicate_tuples import Filters
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan, checked_limit
 from delta_sidecar.settings import Settings, settings_of
-from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
+from delta_sidecar.storage import open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.storage.given_store import store_at
 from delta_sidecar.storage.metered import Cost, MeteredStore
 from delta_sidecar.values.types import StructType
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from delta_sidecar.data.dataset import DeltaDataset
     from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.storage.given_store import GivenStore
 
 _FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
@@ -91,7 +93,8 @@ class DeltaTable:
         skip_stats: Taken for programs written for `deltalake`.
         options: The reader's own options (`delta.sidecar.…`).
         profile: Storage options for what `storage_options` leave out, before the environment is asked.
-        store: A store that is used as it is, instead of opening one.
+        store: A store of obstore (`S3Store`, `AzureStore`, …) that holds the table, with the credentials or the
+            credential provider it has; `table_uri` says where in it.
         limits: Sizes at which the reader changes its ways, for those who measure.
 
     Raises:
@@ -122,7 +125,7 @@ class DeltaTable:
         *,
         options: Mapping[str, Any] | None = None,
         profile: Mapping[str, str] | None = None,
-        store: Store | None = None,
+        store: GivenStore | None = None,
         limits: ReaderLimits | None = None,
     ) -> None:
         self._storage_options = None if storage_options is None else dict(storage_options)
@@ -134,7 +137,7 @@ class DeltaTable:
             self._options.setdefault("delta.commit.parallelism", log_buffer_size)
         self._open_store = partial(open_store, storage_options=storage_options, profile=profile)
         self._settings = settings_of(self._options, limits=self._limits)
-        self._store = MeteredStore(self._open_store(table_uri) if store is None else store)
+        self._store = MeteredStore(store_at(table_uri, store, storage_options, profile))
         self._load(_checked_version(version))
 
     def _load(self, version: int | None) -> None:
@@ -359,6 +362,10 @@ class DeltaTable:
         """The rows as a stream of Arrow batches, read while the file list is still coming."""
         return self._rows(self._bind(predicate), columns, limit)
 
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow stream, for libraries that take one, as in `pyarrow.table(table)`."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
+
     def scan(self, columns: Sequence[str] | None = None, predicate: str | None = None) -> pa.RecordBatchReader:
         """The rows as a `RecordBatchReader`."""
         return self.to_batches(columns, predicate).to_reader()
@@ -470,7 +477,7 @@ def _opened_again(kind: type[DeltaTable], table_id: str, opening: Mapping[str, A
     return table
 
 
-def _check_pickles(store: Store, table: DeltaTable) -> None:
+def _check_pickles(store: object, table: DeltaTable) -> None:
     import pickle
 
     try:
