@@ -120,6 +120,7 @@ def values(events: Path) -> dict[str, Any]:
         "FileInfo": next(table.file_infos()),
         "ScanPlan": scan.plan,
         "ScanMetrics": scan.metrics,
+        "ScanPosition": scan.position,
         "ReadMetrics": rows.metrics,
         "TableMetadata": table.metadata(),
         "ProtocolVersions": table.protocol(),

@@ -28,6 +28,7 @@ from delta_sidecar.predicates.expression import And, Expression
 from delta_sidecar.predicates.predicate_tuples import Filters
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan, checked_limit
+from delta_sidecar.scan.scan_position import ScanPosition
 from delta_sidecar.settings import Settings, settings_of
 from delta_sidecar.storage import open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
@@ -269,6 +270,7 @@ class DeltaTable:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         strategy: str | None = None,
+        after: ScanPosition | None = None,
     ) -> FileScan:
         """The live files as a stream of Arrow batches, newest first; files that cannot match are left out.
 
@@ -279,6 +281,8 @@ class DeltaTable:
                 and deletion vector if not given.
             limit: List no more files than this.
             strategy: `reverse`, `forward` or `auto`: whether commits are read one by one or all at once.
+            after: The `position` of a listing of the same version with the same predicate: this one goes on after the
+                last batch that was handed out. What comes before is read again, but not listed.
 
         Returns:
             A `FileScan`: iterate it, or hand it to anything that takes an Arrow stream.
@@ -287,6 +291,7 @@ class DeltaTable:
             PredicateError: The predicate cannot be parsed or does not fit the schema.
             UnknownColumnError: There is no such column.
             OptionError: The limit or strategy is wrong.
+            PositionError: `after` is of another table, version or predicate, or that listing cannot be repeated.
 
         Example:
             >>> from delta_sidecar import DeltaTable
@@ -294,7 +299,8 @@ class DeltaTable:
             >>> files.read_all().to_pylist()
             [{'path': '_event_hour=2026021022/part-0.parquet', 'num_records': 2}]
         """
-        return self._scan(self._bind(predicate), columns, limit, strategy)
+        bound = self._bind(predicate)
+        return FileScan(self._snapshot, self._settings, bound, columns, limit, strategy, after)
 
     def file_infos(
         self,

@@ -47,5 +47,5 @@ def test_credentials_of_a_provider(s3: ObjectServer, tmp_path: Path) -> None:
         raise RuntimeError("signed out")
 
     out = S3Store(bucket, endpoint=s3.storage_options["aws_endpoint"], region="us-east-1", credential_provider=none)
-    with pytest.raises(StorageError, match="signed out|credential|Generic"):
+    with pytest.raises(StorageError, match=r"signed out|credential|Generic"):
         DeltaTable(uri, store=out)
