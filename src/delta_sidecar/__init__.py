@@ -19,6 +19,7 @@ from delta_sidecar.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     OptionError,
+    PositionError,
     PredicateError,
     SparkError,
     StorageError,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from delta_sidecar.scan.file_scan import FileScan
     from delta_sidecar.scan.scan_metrics import ScanMetrics
     from delta_sidecar.scan.scan_plan import ScanPlan
+    from delta_sidecar.scan.scan_position import ScanPosition
     from delta_sidecar.table import DeltaTable, ProtocolVersions, TableMetadata
 
 __version__ = "0.1.0.dev0"
@@ -58,6 +60,7 @@ _MODULES = {
     "RowStream": "data.row_stream",
     "ScanMetrics": "scan.scan_metrics",
     "ScanPlan": "scan.scan_plan",
+    "ScanPosition": "scan.scan_position",
     "TableMetadata": "table",
     "VerifyReport": "index.verify.verify",
     "build_index": "indexing",
@@ -94,12 +97,14 @@ __all__ = [
     "ObjectExistsError",
     "ObjectNotFoundError",
     "OptionError",
+    "PositionError",
     "PredicateError",
     "ProtocolVersions",
     "ReadMetrics",
     "RowStream",
     "ScanMetrics",
     "ScanPlan",
+    "ScanPosition",
     "SparkError",
     "StorageError",
     "StoreUnavailableError",

@@ -7,6 +7,7 @@ DeltaSidecarError
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
 │   ├── UnknownColumnError      no such column
 │   ├── ConsumedStreamError     the stream was read or closed before: ask for another
+│   ├── PositionError           a listing cannot go on after that position: list from the start
 │   └── OptionError             an option or storage option is wrong
 ├── UnsupportedTableError       use another reader, or a newer one of ours
 │   ├── UnsupportedFeatureError a reader feature or protocol version
@@ -57,6 +58,10 @@ class UnknownColumnError(InputError):
 
 class ConsumedStreamError(InputError):
     """The stream was read or closed before: it has nothing more to give."""
+
+
+class PositionError(InputError):
+    """A listing cannot go on after that position: it is of another listing, or that one cannot be repeated."""
 
 
 class OptionError(InputError):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.build.build import build_index as build_index_of_store
 from delta_sidecar.index.verify.verify import VerifyReport
 from delta_sidecar.index.verify.verify import verify_index as verify_index_of_store
-from delta_sidecar.storage.opening import open_store
+from delta_sidecar.storage.given_store import store_at
+
+if TYPE_CHECKING:
+    from delta_sidecar.storage.given_store import GivenStore
 
 
 def build_index(
@@ -18,6 +22,7 @@ def build_index(
     storage_options: Mapping[str, str] | None = None,
     *,
     options: BuildOptions | None = None,
+    store: GivenStore | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> BuildReport:
     """Build the index of a table in this process, without Spark, and return what was done.
@@ -31,6 +36,7 @@ def build_index(
         version: The version to index; the newest if not given.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
         options: Sort column, time column, a build from scratch; see `BuildOptions`.
+        store: A store of obstore that holds the table, as for `DeltaTable`.
         progress: Called with one line of text whenever a step begins.
 
     Returns:
@@ -50,7 +56,7 @@ def build_index(
         >>> print(report.version, report.mode, report.files)
         3 full 4
     """
-    return build_index_of_store(open_store(uri, storage_options), version, options, progress=progress)
+    return build_index_of_store(store_at(uri, store, storage_options), version, options, progress=progress)
 
 
 def verify_index(
@@ -58,6 +64,7 @@ def verify_index(
     version: int | None = None,
     storage_options: Mapping[str, str] | None = None,
     *,
+    store: GivenStore | None = None,
     most_named: int = 20,
 ) -> VerifyReport:
     """Check the index of a table against a replay of its log, and return every difference.
@@ -68,6 +75,7 @@ def verify_index(
         uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
         version: The version whose index is checked; that of the newest index if not given.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
+        store: A store of obstore that holds the table, as for `DeltaTable`.
         most_named: How many files that differ are named in `problems`.
 
     Returns:
@@ -87,4 +95,4 @@ def verify_index(
         >>> delta_sidecar.verify_index("events").ok
         True
     """
-    return verify_index_of_store(open_store(uri, storage_options), version, most_named)
+    return verify_index_of_store(store_at(uri, store, storage_options), version, most_named)

@@ -28,9 +28,11 @@ from delta_sidecar.predicates.expression import And, Expression
 from delta_sidecar.predicates.predicate_tuples import Filters
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan, checked_limit
+from delta_sidecar.scan.scan_position import ScanPosition
 from delta_sidecar.settings import Settings, settings_of
-from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
+from delta_sidecar.storage import open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
+from delta_sidecar.storage.given_store import store_at
 from delta_sidecar.storage.metered import Cost, MeteredStore
 from delta_sidecar.values.types import StructType
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from delta_sidecar.data.dataset import DeltaDataset
     from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.storage.given_store import GivenStore
 
 _FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
@@ -78,6 +81,10 @@ class ProtocolVersions(NamedTuple):
 class DeltaTable:
     """One version of a Delta table, pinned when it is opened. Files are found when they are asked for, never before.
 
+    A table can be pickled, for Spark, Dask or `multiprocessing`: loaded, it opens the same version again. The pickle
+    holds `storage_options` and `profile`, credentials included: treat it as you treat them. What the environment gives
+    is looked up again where the pickle is loaded.
+
     Args:
         table_uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
         version: The version to pin; the newest if not given. `load_as_version` also takes a time.
@@ -87,7 +94,8 @@ class DeltaTable:
         skip_stats: Taken for programs written for `deltalake`.
         options: The reader's own options (`delta.sidecar.…`).
         profile: Storage options for what `storage_options` leave out, before the environment is asked.
-        store: A store that is used as it is, instead of opening one.
+        store: A store of obstore (`S3Store`, `AzureStore`, …) that holds the table, with the credentials or the
+            credential provider it has; `table_uri` says where in it.
         limits: Sizes at which the reader changes its ways, for those who measure.
 
     Raises:
@@ -118,16 +126,19 @@ class DeltaTable:
         *,
         options: Mapping[str, Any] | None = None,
         profile: Mapping[str, str] | None = None,
-        store: Store | None = None,
+        store: GivenStore | None = None,
         limits: ReaderLimits | None = None,
     ) -> None:
+        self._storage_options = None if storage_options is None else dict(storage_options)
+        self._profile = None if profile is None else dict(profile)
+        self._given_store = store
         self._options = dict(options or {})
         self._limits = limits or ReaderLimits()
         if log_buffer_size is not None:
             self._options.setdefault("delta.commit.parallelism", log_buffer_size)
         self._open_store = partial(open_store, storage_options=storage_options, profile=profile)
         self._settings = settings_of(self._options, limits=self._limits)
-        self._store = MeteredStore(self._open_store(table_uri) if store is None else store)
+        self._store = MeteredStore(store_at(table_uri, store, storage_options, profile))
         self._load(_checked_version(version))
 
     def _load(self, version: int | None) -> None:
@@ -149,6 +160,30 @@ class DeltaTable:
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._given_store is not None:
+            _check_pickles(self._given_store, self)
+        return _opened_again, self._opening()
+
+    def __copy__(self) -> DeltaTable:
+        return _opened_again(*self._opening())
+
+    def __deepcopy__(self, memo: object) -> DeltaTable:
+        return _opened_again(*self._opening())
+
+    def _opening(self) -> tuple[type[DeltaTable], str, dict[str, Any]]:
+        """What it takes to open the table again, at the same version."""
+        arguments = {
+            "table_uri": self.table_uri,
+            "version": self.version(),
+            "storage_options": self._storage_options,
+            "options": self._options,
+            "profile": self._profile,
+            "store": self._given_store,
+            "limits": self._limits,
+        }
+        return type(self), self._snapshot.metadata.id, arguments
 
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
@@ -235,6 +270,7 @@ class DeltaTable:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         strategy: str | None = None,
+        after: ScanPosition | None = None,
     ) -> FileScan:
         """The live files as a stream of Arrow batches, newest first; files that cannot match are left out.
 
@@ -245,6 +281,8 @@ class DeltaTable:
                 and deletion vector if not given.
             limit: List no more files than this.
             strategy: `reverse`, `forward` or `auto`: whether commits are read one by one or all at once.
+            after: The `position` of a listing of the same version with the same predicate: this one goes on after the
+                last batch that was handed out. What comes before is read again, but not listed.
 
         Returns:
             A `FileScan`: iterate it, or hand it to anything that takes an Arrow stream.
@@ -253,6 +291,7 @@ class DeltaTable:
             PredicateError: The predicate cannot be parsed or does not fit the schema.
             UnknownColumnError: There is no such column.
             OptionError: The limit or strategy is wrong.
+            PositionError: `after` is of another table, version or predicate, or that listing cannot be repeated.
 
         Example:
             >>> from delta_sidecar import DeltaTable
@@ -260,7 +299,8 @@ class DeltaTable:
             >>> files.read_all().to_pylist()
             [{'path': '_event_hour=2026021022/part-0.parquet', 'num_records': 2}]
         """
-        return self._scan(self._bind(predicate), columns, limit, strategy)
+        bound = self._bind(predicate)
+        return FileScan(self._snapshot, self._settings, bound, columns, limit, strategy, after)
 
     def file_infos(
         self,
@@ -327,6 +367,10 @@ class DeltaTable:
     ) -> RowStream:
         """The rows as a stream of Arrow batches, read while the file list is still coming."""
         return self._rows(self._bind(predicate), columns, limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as an Arrow stream, for libraries that take one, as in `pyarrow.table(table)`."""
+        return self.to_batches().__arrow_c_stream__(requested_schema)
 
     def scan(self, columns: Sequence[str] | None = None, predicate: str | None = None) -> pa.RecordBatchReader:
         """The rows as a `RecordBatchReader`."""
@@ -429,6 +473,26 @@ class DeltaTable:
             open_other=self._open_store,
             limits=settings.limits,
         )
+
+
+def _opened_again(kind: type[DeltaTable], table_id: str, opening: Mapping[str, Any]) -> DeltaTable:
+    """A table that was pickled or copied, at the version it had."""
+    table = kind(**opening)
+    if table.metadata().id != table_id:
+        raise TableNotFoundError(f"{table.table_uri} is another table than the one that was pickled; open it anew")
+    return table
+
+
+def _check_pickles(store: object, table: DeltaTable) -> None:
+    import pickle
+
+    try:
+        pickle.dumps(store)
+    except Exception as error:
+        raise InputError(
+            f"{table!r} was made with store=…, and a {type(store).__name__} cannot be pickled ({type(error).__name__});"
+            " open the table by its URI and storage_options"
+        ) from None
 
 
 def _closing(scan: FileScan) -> Iterator[FileInfo]:

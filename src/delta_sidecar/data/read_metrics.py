@@ -27,6 +27,10 @@ class ReadMetrics:
     row_groups_pruned: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[type[ReadMetrics], tuple[int, ...]]:
+        counters = (self.files_read, self.files_skipped, self.row_groups_read, self.row_groups_pruned)
+        return ReadMetrics, counters
+
     def add(
         self, *, files_read: int = 0, files_skipped: int = 0, row_groups_read: int = 0, row_groups_pruned: int = 0
     ) -> None:

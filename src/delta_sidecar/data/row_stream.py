@@ -21,7 +21,7 @@ import pyarrow as pa
 from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.read_metrics import ReadMetrics
 from delta_sidecar.data.reader import RowReader
-from delta_sidecar.scan.one_reading import OneReading, rest_of
+from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 
 
 class FileSource(Protocol):
@@ -32,7 +32,7 @@ class FileSource(Protocol):
     def close(self) -> None: ...
 
 
-class RowStream:
+class RowStream(NotPickled):
     """An iterator of record batches; closing it (or reaching its limit) stops all reading and joins the threads.
 
     Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -14,9 +13,6 @@ from delta_sidecar.log.checkpoint import Checkpoint
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage.metered import MeteredStore
-
-_LANES = min(2, os.cpu_count() or 1)
-"""Threads that decode a base: more cost memory in proportion and soon wait for each other."""
 
 
 class CheckpointPlan:
@@ -62,10 +58,8 @@ class CheckpointPlan:
         """Its rows close what they opened."""
 
     def _lanes(self, base: Checkpoint) -> list[Iterator[pa.RecordBatch]]:
-        """Decoding goes on several threads, unless parsing the stats takes the time, or few files are wanted."""
-        source = self._request.source
-        is_alone = "stats" in source.names or self._request.limit is not None
-        return base.lanes(source, self._request.batch_size, 1 if is_alone else _LANES)
+        order = self._request.order
+        return base.lanes(self._request.source, order.batch_size, order.lanes)
 
     def _note(self, base: Checkpoint) -> None:
         cost = base.cost

@@ -40,6 +40,8 @@ class Progress:
     fallback_reason: str | None = None
     is_broken: bool = False
     """Whether the base that was to be read turned out broken."""
+    fallbacks: list[str] = field(default_factory=list)
+    """What was read in place of each base that turned out broken."""
     commits_total: int = 0
     commits_read: int = 0
     mask_size: int = 0
@@ -84,7 +86,7 @@ class LiveFiles:
     def __iter__(self) -> Iterator[LiveRows]:
         base = self._base
         try:
-            if base is not None and self._request.limit is None:
+            if base is not None and not self._request.order.paged:
                 base.begin()
             yield from self._commits(self._snapshot.segment.commits)
             while base is not None:
@@ -124,6 +126,7 @@ class LiveFiles:
         except (LogGapError, VersionNotFoundError):
             raise error from None
         self.progress.commits_total += len(older)
+        self.progress.fallbacks.append(str(self._snapshot.segment.base))
         return older
 
 
@@ -132,14 +135,14 @@ class _Tail:
 
     def __init__(self, request: FileRequest, commits: CommitBytes, maker: KeyMaker, replay: Replay) -> None:
         self._request = request
-        ahead = 2 if request.limit is not None else None
+        ahead = 2 if request.order.paged else None
         self.walk = TailWalk(commits, maker, replay, request.source.names, ahead)
 
     def rows(self, commits: Sequence[CommitRange], at_once: bool) -> Iterator[LiveRows]:
         """The live adds of commits, newest first; `at_once` reads all of them before the first is given."""
-        if self._request.limit is not None and not at_once:
+        if self._request.order.paged and not at_once:
             return (self._pruned([adds]) for adds in self.walk.one_by_one(commits))
-        most = min(_MERGED_ROWS, self._request.batch_size)
+        most = min(_MERGED_ROWS, self._request.order.batch_size)
         together = self.walk.together(commits, most, alone=0 if at_once else 1)
         return map(self._pruned, list(together) if at_once else together)
 

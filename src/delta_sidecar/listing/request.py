@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,21 @@ from delta_sidecar.pruning.file_pruner import FilePruner
 from delta_sidecar.pruning.listing_columns import output_columns, source_columns
 from delta_sidecar.settings import Settings
 
+_LANES = min(2, os.cpu_count() or 1)
+"""Threads that decode a checkpoint: more cost memory in proportion and soon wait for each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOrder:
+    """How a base is read, as far as the order of its files depends on it."""
+
+    paged: bool
+    """Whether few files are wanted: those of an index come in the order of its keys."""
+    lanes: int
+    """Threads that decode a checkpoint and take turns."""
+    batch_size: int
+    """Rows read at a time, in each turn."""
+
 
 @dataclass(frozen=True)
 class FileRequest:
@@ -29,6 +45,8 @@ class FileRequest:
     settings: Settings = field(default_factory=Settings)
     stats_batch_size: int = 2_048
     """Rows read at a time when each carries a kilobyte of JSON stats."""
+    resumed: ReadingOrder | None = None
+    """The order of the listing that this one goes on with."""
 
     @classmethod
     def of(
@@ -63,8 +81,11 @@ class FileRequest:
         """What is left to read where the stats have decided already."""
         return source_columns(self.output, self.pruner, stats_are_settled=True)
 
-    @property
-    def batch_size(self) -> int:
-        """Rows read at a time."""
-        most = self.settings.batch_size
-        return min(most, self.stats_batch_size) if "stats" in self.source.names else most
+    @cached_property
+    def order(self) -> ReadingOrder:
+        """Parsing stats takes longer than decoding, and few files need no help: such checkpoints have one lane."""
+        if self.resumed is not None:
+            return self.resumed
+        paged, has_stats, most = self.limit is not None, "stats" in self.source.names, self.settings.batch_size
+        size = min(most, self.stats_batch_size) if has_stats else most
+        return ReadingOrder(paged, 1 if has_stats or paged else _LANES, size)

@@ -149,6 +149,11 @@ def _named(name: str) -> Conflict | None:
     return None if kind is None else Conflict(kind, name)
 
 
+def _random() -> float:
+    """A number between 0 and 1. A function of this module pickles by name: processes do not share the same numbers."""
+    return random.random()
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """How often a write that lost against another writer is tried, and how long to wait in between.
@@ -171,7 +176,7 @@ class RetryPolicy:
     """Seconds that the first pause takes at most."""
     longest_delay: float = 20.0
     """Seconds that any pause takes at most."""
-    random: Callable[[], float] = random.random
+    random: Callable[[], float] = _random
     sleep: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, pairwise, repeat
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -14,7 +13,22 @@ import pyarrow.compute as pc
 
 from delta_sidecar.log.actions import DeletionVector
 
-_NO_VALUES: Mapping[str, str | None] = MappingProxyType({})
+
+class PartitionValues(dict[str, str | None]):
+    """Partition values of files, by physical name. Files share them, so they cannot be changed."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("partition values are shared between files and cannot be changed; make a dict of them")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[type[PartitionValues], tuple[dict[str, str | None]]]:
+        return PartitionValues, (dict(self),)
+
+
+_NO_VALUES = PartitionValues()
 
 
 class FileInfo(msgspec.Struct, gc=False, frozen=True):
@@ -74,7 +88,7 @@ def _partition_values(array: pa.MapArray, known: dict[Any, Any]) -> Iterable[Map
     if width == 0:
         return repeat(_NO_VALUES, len(array))
     if width is None:
-        return [MappingProxyType(dict(entries or ())) for entries in array.to_pylist()]
+        return [PartitionValues(entries or ()) for entries in array.to_pylist()]
     if width == 1:
         return _by_runs(known, keys, values)
     flat = values.to_pylist()
@@ -99,7 +113,7 @@ def _shared(known: dict[Any, Any], keys: tuple[str, ...], row: tuple[str | None,
     if mapping is None or tuple(mapping) != keys:
         if len(known) >= 100_000:
             known.clear()
-        mapping = known[row] = MappingProxyType(dict(zip(keys, row, strict=True)))
+        mapping = known[row] = PartitionValues(zip(keys, row, strict=True))
     return mapping
 
 

@@ -21,16 +21,17 @@ from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.pruning.listing_columns import output_schema, project
-from delta_sidecar.scan.one_reading import OneReading, rest_of
+from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.scan.scan_plan import ScanPlan, counted, make_plan
+from delta_sidecar.scan.scan_position import ScanPosition, Track, check_position, on_base_of, position_of
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
 
 _log = logging.getLogger(__name__)
 
 
-class FileScan:
+class FileScan(NotPickled):
     """One listing of a snapshot's live files, as a stream of Arrow batches.
 
     Iterate it, or hand it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
@@ -57,9 +58,18 @@ class FileScan:
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         strategy: str | None = None,
+        after: ScanPosition | None = None,
     ) -> None:
         request = FileRequest.of(snapshot, settings, predicate, columns, checked_limit(limit))
+        if after is not None:
+            check_position(after, snapshot, request, predicate)
+            snapshot, request = on_base_of(after, snapshot), replace(request, resumed=after.order)
+        self._after = after
+        self._track = Track()
+        self._walked = 0
+        """Files that the walk gave, of which some may not be handed out yet."""
         self._request = request
+        self._is_tracked = "path" in request.output
         self._schema = output_schema(request.output)
         self._plan = make_plan(snapshot, request, predicate, strategy)
         self._live = self._plan.run()
@@ -79,6 +89,13 @@ class FileScan:
     def schema(self) -> pa.Schema:
         """The columns of the listing."""
         return self._schema
+
+    @property
+    def position(self) -> ScanPosition:
+        """How far the listing was handed out: `scan_files(after=position)` of the same version goes on from there."""
+        if self._after is not None and self._track.files < self._after.files:
+            return self._after
+        return position_of(self._plan.snapshot, self._request, self._plan.condition, self._track)
 
     @property
     def metrics(self) -> ScanMetrics:
@@ -108,7 +125,10 @@ class FileScan:
     def _next(self) -> pa.RecordBatch:
         self._reading.check()
         try:
-            return next(self._batches)
+            batch = next(self._batches)
+            if self._is_tracked:
+                self._track.note(batch)
+            return batch
         except StopIteration:
             self._reading.finish()
             raise
@@ -147,7 +167,7 @@ class FileScan:
             if self._request.limit == 0:
                 return
             for live in self._live_or_restarted():
-                batch = self._emit(live, emitted)
+                batch = self._emit(live, self._not_passed(live), emitted)
                 if not batch.num_rows:
                     continue
                 emitted += batch.num_rows
@@ -155,6 +175,8 @@ class FileScan:
                 yield from _slices(batch, self._request.settings.batch_size)
                 if emitted == self._request.limit:
                     break
+            if self._after is not None and self._walked < self._after.files:
+                self._track.check(self._after)
             self._metrics.complete = True
         finally:
             self._plan.snapshot.commits.cancel()
@@ -162,11 +184,24 @@ class FileScan:
             if self._live.progress.is_broken:
                 forget(self._store)
 
-    def _emit(self, live: LiveRows, emitted: int) -> pa.RecordBatch:
+    def _not_passed(self, live: LiveRows) -> pa.RecordBatch:
+        """The rows that come after the position at which the listing began."""
+        fallbacks = self._live.progress.fallbacks
+        self._track.fallbacks += [(self._walked, base) for base in fallbacks[len(self._track.fallbacks) :]]
+        begun = 0 if self._after is None else self._after.files
+        to_pass, rows = begun - self._walked, live.rows
+        self._walked += rows.num_rows
+        if self._after is None or to_pass <= 0:
+            return rows
+        self._track.note(rows.slice(0, to_pass))
+        if self._walked >= begun:
+            self._track.check(self._after)
+        return rows.slice(to_pass)
+
+    def _emit(self, live: LiveRows, kept: pa.RecordBatch, emitted: int) -> pa.RecordBatch:
         """Project and cut to the limit."""
-        kept = live.rows
         self._metrics.files_considered += live.considered
-        self._metrics.files_pruned += live.considered - kept.num_rows
+        self._metrics.files_pruned += live.considered - live.rows.num_rows
         if self._request.limit is not None:
             kept = kept.slice(0, self._request.limit - emitted)
         is_projected = live.is_projected or kept.schema.equals(self._schema)
@@ -198,6 +233,8 @@ class FileScan:
     def _planned_again(self) -> LiveFiles:
         plan = self._plan
         snapshot = load_snapshot(self._store, plan.version, self._request.settings.commit_limits)
+        if self._after is not None:
+            snapshot = on_base_of(self._after, snapshot)
         again = make_plan(snapshot, self._request, plan.condition, plan.strategy)
         self._plan = replace(again, reason=plan.reason)
         return self._plan.run()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from delta_sidecar.errors import ConsumedStreamError
+from delta_sidecar.errors import ConsumedStreamError, InputError
 
 _AT_END: Final = "was read to its end"
 
@@ -52,6 +52,15 @@ class OneReading:
 
     def _error(self, why: str) -> ConsumedStreamError:
         return ConsumedStreamError(f"this {self._stream} {why}; it can be read once: ask the table for another")
+
+
+class NotPickled:
+    """A stream that is neither pickled nor copied: it is a reading under way."""
+
+    def __reduce__(self) -> Any:
+        raise InputError(
+            f"a {type(self).__name__} is a stream and cannot be pickled or copied; pickle its table, or what was read"
+        )
 
 
 def rest_of(next_batch: Callable[[], pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

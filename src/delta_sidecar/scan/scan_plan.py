@@ -6,9 +6,10 @@ Commits and parts are known before anything of them is read; row groups, bytes a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from delta_sidecar.errors import OptionError
+from delta_sidecar.errors import InputError, OptionError
 from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
@@ -19,9 +20,11 @@ from delta_sidecar.settings import STRATEGIES
 _SMALL_TAIL = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ScanPlan:
     """What a scan will read, in which order, and why. `print` shows it, `as_dict` gives it to programs.
+
+    Pickled, it keeps what it says and nothing to run it with: no store, no credentials.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -40,76 +43,114 @@ class ScanPlan:
 
     def run(self) -> LiveFiles:
         """The walk that reads what the plan says. Once."""
+        if "snapshot" not in vars(self):
+            raise InputError("a plan that was pickled cannot be run; ask its table for a scan")
         return LiveFiles(self.snapshot, self.request, self.base_plan, at_once=self.strategy == "forward")
 
-    @property
+    @cached_property
     def table(self) -> str:
         return self.snapshot.store.root_uri
 
-    @property
+    @cached_property
     def version(self) -> int:
         return self.snapshot.version
 
-    @property
+    @cached_property
     def base(self) -> str:
         base = self.snapshot.segment.base
         return "none: the log from version 0" if base is None else str(base)
 
-    @property
+    @cached_property
     def base_bytes(self) -> int:
         base = self.snapshot.segment.base
         return 0 if base is None else base.size
 
-    @property
+    @cached_property
     def parts(self) -> tuple[str, ...]:
         """The parts of the index that will be read; none on another base."""
         return () if self.base_plan is None else self.base_plan.parts
 
-    @property
+    @cached_property
     def at_most(self) -> AtMost:
         """What will be read of the base."""
         return AtMost(0, 0) if self.base_plan is None else self.base_plan.at_most
 
-    @property
+    @cached_property
     def commits(self) -> int:
         return len(self.snapshot.segment.commits)
 
-    @property
+    @cached_property
     def commit_files(self) -> tuple[str, ...]:
         """The commits that will be read, newest first."""
         return tuple(commit.file.path for commit in reversed(self.snapshot.segment.commits))
 
-    @property
+    @cached_property
     def tail(self) -> str:
         commits = self.snapshot.segment.commits
         span = f"{commits[0].first} to {commits[-1].last}" if commits else "none"
         return f"{counted(len(commits), 'commit')} ({span})"
 
-    @property
+    @cached_property
     def tail_bytes(self) -> int:
         return self.snapshot.segment.tail_bytes
 
-    @property
+    @cached_property
     def predicate(self) -> str | None:
         return None if self.condition is None else str(self.condition)
 
-    @property
+    @cached_property
     def pruning(self) -> str | None:
         """What files are pruned by, where it is more than the predicate: a range of the time bucket."""
         whole = None if self.request.pruning is None else self.request.pruning.whole
         return None if whole is None or whole == self.condition else str(whole)
 
-    @property
+    @cached_property
     def stats_columns(self) -> tuple[str, ...]:
         return tuple(map(str, self.request.pruner.stats_columns))
 
-    @property
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         return self.request.output
 
-    @property
+    @cached_property
     def limit(self) -> int | None:
         return self.request.limit
+
+    @cached_property
+    def state_source(self) -> str:
+        """Where protocol and metadata came from."""
+        return self.snapshot.state_source
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What was off about the log, and what was done instead."""
+        return self.snapshot.notes
+
+    @cached_property
+    def reads(self) -> str | None:
+        """What is read of the base, in words; None where there is none."""
+        if self.base_plan is None:
+            return None
+        most = self.at_most
+        bounds = [
+            *([] if most.row_groups is None else [counted(most.row_groups, "row group")]),
+            *([counted(most.stats_files, "stats file")] if most.stats_files else []),
+            counted(most.bytes, "byte"),
+        ]
+        parts = [counted(len(self.parts), "part")] if self.parts or most.row_groups == 0 else []
+        return ", ".join([*parts, f"at most {', '.join(bounds)}"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _FACTS}
+
+    def __setstate__(self, facts: dict[str, Any]) -> None:
+        vars(self).update(facts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ScanPlan) and self.as_dict() == other.as_dict()
+
+    def __repr__(self) -> str:
+        return f"<ScanPlan of version {self.version} of {self.table!r}>"
 
     def as_dict(self) -> dict[str, Any]:
         at_most = self.at_most
@@ -126,7 +167,7 @@ class ScanPlan:
             "commit_files": self.commit_files,
             "tail": self.tail,
             "tail_bytes": self.tail_bytes,
-            "state_source": self.snapshot.state_source,
+            "state_source": self.state_source,
             "strategy": self.strategy,
             "reason": self.reason,
             "predicate": self.predicate,
@@ -134,16 +175,16 @@ class ScanPlan:
             "stats_columns": self.stats_columns,
             "columns": self.columns,
             "limit": self.limit,
-            "notes": self.snapshot.notes,
+            "notes": self.notes,
         }
 
     def __str__(self) -> str:
         size = f", {counted(self.base_bytes, 'byte')}" if self.base_bytes else ""
         lines = [
             f"table      {self.table}",
-            f"version    {self.version} (protocol and metadata from the {self.snapshot.state_source})",
+            f"version    {self.version} (protocol and metadata from the {self.state_source})",
             f"base       {self.base}{size}",
-            *([f"reads      {self._reads()}"] if self.base_plan is not None else []),
+            *([f"reads      {self.reads}"] if self.reads is not None else []),
             f"tail       {self.tail}, {counted(self.tail_bytes, 'byte')}",
             f"strategy   {self.strategy}: {self.reason}",
             f"predicate  {self.predicate or 'none'}",
@@ -155,19 +196,16 @@ class ScanPlan:
             lines.append(f"stats of   {', '.join(self.stats_columns)}")
         if self.limit is not None:
             lines.append(f"limit      {self.limit:,}")
-        lines += [f"note       {note}" for note in self.snapshot.notes]
+        lines += [f"note       {note}" for note in self.notes]
         return "\n".join(lines)
 
-    def _reads(self) -> str:
-        """What is read of the base."""
-        most = self.at_most
-        bounds = [
-            *([] if most.row_groups is None else [counted(most.row_groups, "row group")]),
-            *([counted(most.stats_files, "stats file")] if most.stats_files else []),
-            counted(most.bytes, "byte"),
-        ]
-        parts = [counted(len(self.parts), "part")] if self.parts or most.row_groups == 0 else []
-        return ", ".join([*parts, f"at most {', '.join(bounds)}"])
+
+_FACTS = (
+    "strategy",
+    "reason",
+    *(name for name, value in vars(ScanPlan).items() if isinstance(value, cached_property)),
+)
+"""What a plan says; all else is what it is run with."""
 
 
 def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | None, strategy: str | None) -> ScanPlan:

@@ -37,8 +37,25 @@ def open_cloud(
     service = _SERVICES.get(location.scheme, known.LOCAL)
     options = read_options(service, storage_options, profile, settings=settings)
     client, number = _shared_client(location, options)
-    store = ObstoreStore(client, location, _lists_in_order(location), options.settings.gap, number)
-    return RetryingStore(store, options.settings)
+    return _retrying(client, number, location, location.path, options.settings)
+
+
+def store_on(
+    client: ObjectStore,
+    number: int,
+    location: Location,
+    path: str,
+    storage_options: Mapping[str, str] | None,
+    profile: Mapping[str, str] | None,
+) -> Store:
+    """The store rooted at a location, on a client that is there. `path` is the location's, as the client has it."""
+    options = read_options(known.LOCAL, storage_options, profile)
+    return _retrying(client, number, location, path, options.settings)
+
+
+def _retrying(client: ObjectStore, number: int, location: Location, path: str, settings: StoreSettings) -> Store:
+    store = ObstoreStore(client, location, _lists_in_order(location), settings.gap, number, path)
+    return RetryingStore(store, settings)
 
 
 _clients: OrderedDict[Hashable, tuple[ObjectStore, int]] = OrderedDict()

@@ -38,13 +38,15 @@ class ObstoreStore:
         ordered: bool = True,
         gap: int = DEFAULT_GAP,
         client_number: int | None = None,
+        path: str | None = None,
     ) -> None:
         """`ordered`: the service lists in path order, so that pages can stream. Stores with the same `client_number`
-        have one client in common."""
+        have one client in common. `path` is where the location lies in `inner`, if not at the location's own path."""
         self._inner = inner
         self._client_number = next(client_numbers) if client_number is None else client_number
         self._location = location
-        self._prefix = f"{location.path}/" if location.path else ""
+        path = location.path if path is None else path
+        self._prefix = f"{path}/" if path else ""
         self._ordered = ordered
         self._gap = gap
 

@@ -121,6 +121,9 @@ class StructType:
         """The Arrow schema of the rows, in logical names."""
         return pa.schema([arrow_field(f) for f in self.fields])
 
+    def __arrow_c_schema__(self) -> object:
+        return self.to_arrow().__arrow_c_schema__()
+
     def to_json(self) -> str:
         """The schema as the protocol writes it."""
         return msgspec.json.encode(_to_wire(self)).decode()

@@ -21,6 +21,10 @@ class IndexBase(IndexParts, Base):
     """Whether its manifest was read, or what the single part of a small table says of itself."""
 
     @property
+    def content(self) -> str:
+        return f"{self.directory} {self.version} {self.manifest.build}"
+
+    @property
     def protocol(self) -> Protocol:
         return self.manifest.protocol
 

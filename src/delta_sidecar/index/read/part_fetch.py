@@ -61,7 +61,7 @@ class PartFetch:
     def _begun(self) -> Ahead[MatchingPart, PartFile]:
         if self._cores is not None:
             return self._cores
-        ahead = 0 if self._is_local else 1 if self._request.limit is not None else self._limits.ahead
+        ahead = 0 if self._is_local else 1 if self._request.order.paged else self._limits.ahead
         matching: Iterator[MatchingPart]
         if self._choice.tries_stats:
             self._stats = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
@@ -113,7 +113,7 @@ class PartFetch:
     def _by_ranges(self) -> bool:
         """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
         is_narrow = self._request.pruning is not None and len(self._choice.positions) <= self._limits.few_parts
-        return self._is_local and (is_narrow or self._request.limit is not None)
+        return self._is_local and (is_narrow or self._request.order.paged)
 
     def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:
         """Parts in which some row may match by its stats."""

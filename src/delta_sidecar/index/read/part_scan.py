@@ -69,7 +69,7 @@ class PartScan:
         self.counts.parts_total = len(self._index.manifest.parts)
         self.counts.row_groups_total = self._choice.row_groups
         try:
-            if self._request.limit is not None and self._index.part_order.overlap(self._choice.positions):
+            if self._request.order.paged and self._index.part_order.overlap(self._choice.positions):
                 yield from self._merged()
             else:
                 yield from self._in_turn()
@@ -79,7 +79,7 @@ class PartScan:
     def _in_turn(self) -> Iterator[LiveRows]:
         """One part after the other: where their keys do not overlap, or no order is asked for."""
         self._fetch.begin()
-        is_alone = self._request.limit is not None or self._request.source.all_stats
+        is_alone = self._request.order.paged or self._request.source.all_stats
         if is_alone or self._choice.rows <= self._limits.few_rows:
             for task in self._tasks():
                 yield self._noted(*task())
