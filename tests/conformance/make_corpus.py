@@ -895,6 +895,9 @@ def make(name: str, root: Path) -> None:
     made = Making(root, TABLES[name].__doc__ or "")
     TABLES[name](made)
     made.write()
+    for path in root.rglob("*"):
+        # As in a checkout: the times of commit files are not those that their indexes know.
+        path.touch()
 
 
 def main(names: Sequence[str]) -> None:
