@@ -80,6 +80,7 @@ def tail(t: Making) -> None:
         t.case(f"version {version}", version=version, base=0)
     t.case("newest", base=0).case("removed files do not match", is_("x", "<=", 2), base=0)
     t.case("both kinds", is_("x", ">", 4), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -199,6 +200,7 @@ def typed_partitions(t: Making) -> None:
             for op in ("=", "!=", "<", ">="):
                 t.case(f"{name} {op}", is_(name, op, value), base=0)
             t.case(f"{name} not <", no(is_(name, "<", value)), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 def hour_columns() -> list[dict[str, Any]]:
@@ -252,6 +254,7 @@ def hours(t: Making) -> None:
     t.index(part_rows=6, group_rows=2)
     t.commit(remove(hourly(0, 1).path), hourly(4, 0), hourly(2, 7, False))
     _time_cases(t, base=4)
+    t.case("with statistics", base=4, stats=True)
 
 
 @table
@@ -308,6 +311,7 @@ def single_part(t: Making) -> None:
     t.commit(remove("f3.parquet"), numbered(5))
     t.case("newest", base=0).case("version of the index", version=0, base=0)
     t.case("equal", is_("x", "=", 2), base=0).case("greater", is_("x", ">", 3), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -343,6 +347,7 @@ def row_groups(t: Making) -> None:
     t.case("column", is_("x", "<", 1), base=0).case(
         "neither", no(either(is_("x", "<", 5), is_("ts", "<", "2026-02-11T00:00:00.000000Z"))), base=0
     )
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -446,6 +451,7 @@ def statistics(t: Making) -> None:
         t.case(f"{name} null", null(name), base=0).case(f"{name} not null", no(null(name)), base=0)
     t.case("not of a float", no(is_("d", "<", 5.0)), base=0).case("not in floats", no(among("d", 1.0, 2.0)), base=0)
     t.case("not of a number", no(is_("x", "<", 50)), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -476,6 +482,7 @@ def nested_columns(t: Making) -> None:
     t.case("newest", base=0).case("nested", is_("a/b", ">=", 5), base=0).case("nested null", null("a/b"), base=0)
     t.case("dotted", is_("a.b", "=", 40), base=0).case("nested text", is_("a/c", "=", "c2"), base=0)
     t.case("called path", is_("path", "=", "p1"), base=0).case("called min", is_("min", "<", -4), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -504,6 +511,7 @@ def column_mapping(t: Making) -> None:
     t.commit(file(6))
     t.case("newest", base=0).case("new name", is_("y", "=", 4), base=0).case("taken name", is_("x", "=", 4), base=0)
     t.case("partition after", both(is_("p", "=", "a"), is_("y", ">", 3)), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -570,6 +578,7 @@ def type_widening(t: Making) -> None:
     t.case("newest", base=1)
     for name, op, value in questions:
         t.case(f"{name} {op} {value}", is_(name, op, value), base=1)
+    t.case("with statistics", base=1, stats=True)
 
 
 @table
@@ -590,6 +599,7 @@ def incremental(t: Making) -> None:
     for version in range(4):
         t.case(f"version {version}", version=version, base=min(version, 2))
     t.case("time", is_("ts", ">=", "2026-02-10T09:00:00.000000Z"), base=2).case("column", is_("x", "<", 7), base=2)
+    t.case("with statistics", base=2, stats=True)
 
 
 @table

@@ -110,8 +110,13 @@ def test_our_reader(copies: Path, tmp_path: Path, name: str, case: dict[str, Any
         with pytest.raises(ERRORS[case["error"]]), scan_of(root, case) as scan:
             scan.read_all()
         return
-    with scan_of(root, case) as scan:
-        found = [listed(row) for row in scan.read_all().to_pylist()]
+    with_stats = "columns" in case["request"]
+    with scan_of(root, case, (*COLUMNS, "stats") if with_stats else COLUMNS) as scan:
+        rows = scan.read_all().to_pylist()
+    found = [listed(row) for row in rows]
+    if with_stats:
+        texts = {ALL[name]["files"][n]["path"]: ALL[name]["files"][n]["stats"] for n in case["must"]}
+        assert all(meaning(row["stats"]) == meaning(texts[row["path"]]) for row in rows)
     must, may = expected(name, case["must"]), expected(name, case["may"])
     if name == "off-bucket":
         # A bucket that lies inside the range keeps its files, whatever their own times say.
