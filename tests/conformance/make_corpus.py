@@ -325,7 +325,7 @@ def single_without_manifest(t: Making) -> None:
 
 @table
 def row_groups(t: Making) -> None:
-    """Three parts of twelve rows in row groups of three, sorted by the minimum of the time column; rows without it."""
+    """Three parts of eleven rows in row groups of three, sorted by the minimum of the time column; rows without it."""
     t.log.metadata({"ts": "timestamp", "x": "long"})
 
     def at(n: int) -> Any:

@@ -194,6 +194,23 @@ def test_the_corpus_is_whole_and_small() -> None:
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1_500_000
 
 
+@pytest.mark.parametrize(
+    ("name", "asked", "parts", "groups"),
+    [
+        ("hours", "newest", 3, 9),
+        ("hours", "a quarter", 1, 1),
+        ("hours", "no such time", 0, 0),
+        ("row-groups", "newest", 3, 12),
+        ("row-groups", "an hour", 2, 2),
+    ],
+)
+def test_parts_and_row_groups_are_passed_over(copies: Path, name: str, asked: str, parts: int, groups: int) -> None:
+    (case,) = [case for case in ALL[name]["cases"] if case["name"] == asked]
+    with scan_of(copies / name, case) as scan:
+        scan.read_all()
+    assert (scan.metrics.parts_read, scan.metrics.row_groups_read) == (parts, groups)
+
+
 def test_pruning_matters() -> None:
     """The corpus tells readers that prune from those that do not, and buckets from bounds."""
     assert sum(bool(case.values[1]["may"]) for case in LISTINGS) > 100
