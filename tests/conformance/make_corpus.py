@@ -637,6 +637,18 @@ def _other(t: Making, table_id: str, gone: str) -> None:
 
 
 @table
+def newer_index(t: Making) -> None:
+    """The index belongs to a table that was here before, and to a version that this one does not have yet."""
+    old = Making(t.root.parent / "other")
+    old.log.metadata({"x": "long"}, table_id="11111111-2222-3333-4444-555555555555")
+    old.commit(numbered(0)).commit(numbered(1)).commit(numbered(2)).index()
+    t.commit(*map(numbered, range(3, 6))).commit(remove("f3.parquet"))
+    shutil.move(old.log.log / "_sidecars", t.log.log / "_sidecars")
+    shutil.rmtree(old.root)
+    t.case("newest", index="must not").case("equal", is_("x", "=", 4), index="must not")
+
+
+@table
 def replaced_table(t: Making) -> None:
     """REPLACE TABLE after the index: a new metaData with another id. The index is still a right base."""
     t.commit(*map(numbered, range(4))).index()
@@ -788,6 +800,16 @@ def v2_checkpoint(t: Making) -> None:
     t.index().commit(remove("f2.parquet"), numbered(5))
     t.case("newest", base=1).case("version of the index", version=1, base=1).case("equal", is_("x", "=", 4), base=1)
     t.case("older", version=0, index="must not")
+
+
+@table
+def moved_index(t: Making) -> None:
+    """The feature v2Checkpoint came after the first index: that one is in _sidecars, the newer in _sidecar_index."""
+    t.commit(*map(numbered, range(4))).index()
+    t.log.protocol(reader=3, features=["v2Checkpoint"])
+    t.commit(numbered(4), remove("f0.parquet")).commit(numbered(5)).index().commit(numbered(6), remove("f1.parquet"))
+    t.case("newest", base=2).case("equal", is_("x", "=", 4), base=2)
+    t.case("before", version=1, base=0)
 
 
 @table

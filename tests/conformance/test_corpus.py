@@ -181,6 +181,7 @@ def test_both_models_agree(name: str, case: dict[str, Any]) -> None:
     assert sorted(body["path"] for body in without) == sorted(ALL[name]["files"][n]["path"] for n in wanted)
 
 
+@pytest.mark.slow
 def test_the_cases_are_those_that_are_made(tmp_path: Path) -> None:
     """Answers do not depend on the bytes of an index: made anew, the cases are the same."""
     for name in TABLES:
