@@ -30,6 +30,8 @@ from tests.conformance.spec_model import Bucket, Node
 NOW = 1_770_768_000.0
 """When everything is built: 2026-02-11."""
 MINUTE = 60_000
+COLUMNS = ("path", "size", "modificationTime", "partitionValues", "deletionVector", "numRecords")
+"""What a listing has unless a request names more."""
 MANY = 10_000
 
 
@@ -106,10 +108,14 @@ class Making:
         index: str = "must",
         base: int | None = None,
         error: str | None = None,
+        stats: bool = False,
         **more: Any,
     ) -> Making:
         """A request and, by the model, what it must find."""
-        case: dict[str, Any] = {"name": name, "request": {"version": version, "predicate": where}, **more}
+        request: dict[str, Any] = {"version": version, "predicate": where}
+        if stats:
+            request["columns"] = [*COLUMNS, "stats"]
+        case: dict[str, Any] = {"name": name, "request": request, **more}
         if error is not None:
             self.cases.append(case | {"error": error})
             return self

@@ -80,6 +80,7 @@ def tail(t: Making) -> None:
         t.case(f"version {version}", version=version, base=0)
     t.case("newest", base=0).case("removed files do not match", is_("x", "<=", 2), base=0)
     t.case("both kinds", is_("x", ">", 4), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -199,6 +200,7 @@ def typed_partitions(t: Making) -> None:
             for op in ("=", "!=", "<", ">="):
                 t.case(f"{name} {op}", is_(name, op, value), base=0)
             t.case(f"{name} not <", no(is_(name, "<", value)), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 def hour_columns() -> list[dict[str, Any]]:
@@ -252,6 +254,7 @@ def hours(t: Making) -> None:
     t.index(part_rows=6, group_rows=2)
     t.commit(remove(hourly(0, 1).path), hourly(4, 0), hourly(2, 7, False))
     _time_cases(t, base=4)
+    t.case("with statistics", base=4, stats=True)
 
 
 @table
@@ -308,6 +311,7 @@ def single_part(t: Making) -> None:
     t.commit(remove("f3.parquet"), numbered(5))
     t.case("newest", base=0).case("version of the index", version=0, base=0)
     t.case("equal", is_("x", "=", 2), base=0).case("greater", is_("x", ">", 3), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -321,7 +325,7 @@ def single_without_manifest(t: Making) -> None:
 
 @table
 def row_groups(t: Making) -> None:
-    """Three parts of twelve rows in row groups of three, sorted by the minimum of the time column; rows without it."""
+    """Three parts of eleven rows in row groups of three, sorted by the minimum of the time column; rows without it."""
     t.log.metadata({"ts": "timestamp", "x": "long"})
 
     def at(n: int) -> Any:
@@ -343,6 +347,7 @@ def row_groups(t: Making) -> None:
     t.case("column", is_("x", "<", 1), base=0).case(
         "neither", no(either(is_("x", "<", 5), is_("ts", "<", "2026-02-11T00:00:00.000000Z"))), base=0
     )
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -446,6 +451,7 @@ def statistics(t: Making) -> None:
         t.case(f"{name} null", null(name), base=0).case(f"{name} not null", no(null(name)), base=0)
     t.case("not of a float", no(is_("d", "<", 5.0)), base=0).case("not in floats", no(among("d", 1.0, 2.0)), base=0)
     t.case("not of a number", no(is_("x", "<", 50)), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -476,6 +482,7 @@ def nested_columns(t: Making) -> None:
     t.case("newest", base=0).case("nested", is_("a/b", ">=", 5), base=0).case("nested null", null("a/b"), base=0)
     t.case("dotted", is_("a.b", "=", 40), base=0).case("nested text", is_("a/c", "=", "c2"), base=0)
     t.case("called path", is_("path", "=", "p1"), base=0).case("called min", is_("min", "<", -4), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -504,6 +511,7 @@ def column_mapping(t: Making) -> None:
     t.commit(file(6))
     t.case("newest", base=0).case("new name", is_("y", "=", 4), base=0).case("taken name", is_("x", "=", 4), base=0)
     t.case("partition after", both(is_("p", "=", "a"), is_("y", ">", 3)), base=0)
+    t.case("with statistics", base=0, stats=True)
 
 
 @table
@@ -570,6 +578,7 @@ def type_widening(t: Making) -> None:
     t.case("newest", base=1)
     for name, op, value in questions:
         t.case(f"{name} {op} {value}", is_(name, op, value), base=1)
+    t.case("with statistics", base=1, stats=True)
 
 
 @table
@@ -590,6 +599,7 @@ def incremental(t: Making) -> None:
     for version in range(4):
         t.case(f"version {version}", version=version, base=min(version, 2))
     t.case("time", is_("ts", ">=", "2026-02-10T09:00:00.000000Z"), base=2).case("column", is_("x", "<", 7), base=2)
+    t.case("with statistics", base=2, stats=True)
 
 
 @table
@@ -624,6 +634,18 @@ def _other(t: Making, table_id: str, gone: str) -> None:
     t.commit(*map(numbered, range(3))).commit(numbered(0)).commit(numbered(5))
     shutil.move(old.log.log / "_sidecars", t.log.log / "_sidecars")
     shutil.rmtree(old.root)
+
+
+@table
+def newer_index(t: Making) -> None:
+    """The index belongs to a table that was here before, and to a version that this one does not have yet."""
+    old = Making(t.root.parent / "other")
+    old.log.metadata({"x": "long"}, table_id="11111111-2222-3333-4444-555555555555")
+    old.commit(numbered(0)).commit(numbered(1)).commit(numbered(2)).index()
+    t.commit(*map(numbered, range(3, 6))).commit(remove("f3.parquet"))
+    shutil.move(old.log.log / "_sidecars", t.log.log / "_sidecars")
+    shutil.rmtree(old.root)
+    t.case("newest", index="must not").case("equal", is_("x", "=", 4), index="must not")
 
 
 @table
@@ -781,6 +803,16 @@ def v2_checkpoint(t: Making) -> None:
 
 
 @table
+def moved_index(t: Making) -> None:
+    """The feature v2Checkpoint came after the first index: that one is in _sidecars, the newer in _sidecar_index."""
+    t.commit(*map(numbered, range(4))).index()
+    t.log.protocol(reader=3, features=["v2Checkpoint"])
+    t.commit(numbered(4), remove("f0.parquet")).commit(numbered(5)).index().commit(numbered(6), remove("f1.parquet"))
+    t.case("newest", base=2).case("equal", is_("x", "=", 4), base=2)
+    t.case("before", version=1, base=0)
+
+
+@table
 def unknown_feature(t: Making) -> None:
     """A commit after the index needs a reader feature that no reader knows."""
     t.commit(*map(numbered, range(4))).index().commit(numbered(4))
@@ -895,6 +927,9 @@ def make(name: str, root: Path) -> None:
     made = Making(root, TABLES[name].__doc__ or "")
     TABLES[name](made)
     made.write()
+    for path in root.rglob("*"):
+        # As in a checkout: the times of commit files are not those that their indexes know.
+        path.touch()
 
 
 def main(names: Sequence[str]) -> None:

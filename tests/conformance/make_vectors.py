@@ -7,6 +7,7 @@ one exception are the expressions of our time buckets, which the package defines
 from __future__ import annotations
 
 import json
+import random
 import zlib
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from delta_sidecar.values.bucket_columns import (
     unix_bucket_expression,
 )
 from delta_sidecar.values.time_buckets import SKIPPED_DAYS
+from tests.conformance import spec_model
 from tests.conformance import spec_values as spec
 
 VECTORS = Path(__file__).resolve().parents[2] / "docs" / "spec" / "vectors"
@@ -302,6 +304,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "bucket_intervals": bucket_intervals(),
         "key_values": key_values(),
         "path_ranges": path_ranges(),
+        "pruning": pruning(),
         "manifest_checksums": manifest_checksums(),
     }
 
@@ -398,6 +401,35 @@ def key_values() -> dict[str, Any]:
     for case in cases:
         assert spec.shown(spec.partition_value(case["text"], case["type"]), case["type"]) == case["key_value"]
     return {"about": "`text` is the same value as the text of a partition value.", "cases": cases}
+
+
+def pruning() -> dict[str, Any]:
+    source, cases = random.Random(13), []
+    for _ in range(200):
+        kind = source.choice(["long", "double"])
+        facts = {
+            "min": source.choice([None, 1, 5]),
+            "max": source.choice([None, 5, 9]),
+            "nulls": source.choice([None, 0, 3, 10]),
+            "rows": source.choice([None, 10, 10]),
+        }
+        known = spec_model.Facts(*(spec.UNKNOWN if f is None else f for f in facts.values()), kind == "double")
+        op = source.choice(["=", "!=", "<", "<=", ">", ">=", "in", "is null"])
+        node: dict[str, Any] = {"op": op, "column": ["x"]}
+        if op == "in":
+            node["values"] = sorted(source.sample([0, 1, 5, 7, 9, 10], 2))
+        elif op != "is null":
+            node["value"] = source.choice([0, 1, 5, 7, 9, 10])
+        answers = {f"may_be_{wanted}".lower(): _may(node, wanted, known, kind) for wanted in (True, False)}
+        cases.append({"type": kind, **facts, "predicate": node, **answers})
+    return {
+        "about": "Facts of a data column `x` (bounds are widened already), a predicate, and what rows may make of it.",
+        "cases": cases,
+    }
+
+
+def _may(node: spec_model.Node, wanted: bool, known: spec_model.Facts, kind: str) -> bool:
+    return spec_model.may(node, wanted, lambda _: (known, kind))
 
 
 def path_ranges() -> dict[str, Any]:

@@ -95,10 +95,14 @@ class Number(str):
 
 def stats_of(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text or "null", parse_float=Number, parse_constant=lambda name: None)
+        found = json.loads(text or "null", parse_float=Number, parse_constant=_not_json)
     except ValueError:
         found = None
     return found if isinstance(found, dict) else {}
+
+
+def _not_json(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def decimal_type(kind: str) -> tuple[int, int] | None:

@@ -110,8 +110,13 @@ def test_our_reader(copies: Path, tmp_path: Path, name: str, case: dict[str, Any
         with pytest.raises(ERRORS[case["error"]]), scan_of(root, case) as scan:
             scan.read_all()
         return
-    with scan_of(root, case) as scan:
-        found = [listed(row) for row in scan.read_all().to_pylist()]
+    with_stats = "columns" in case["request"]
+    with scan_of(root, case, (*COLUMNS, "stats") if with_stats else COLUMNS) as scan:
+        rows = scan.read_all().to_pylist()
+    found = [listed(row) for row in rows]
+    if with_stats:
+        texts = {ALL[name]["files"][n]["path"]: ALL[name]["files"][n]["stats"] for n in case["must"]}
+        assert all(meaning(row["stats"]) == meaning(texts[row["path"]]) for row in rows)
     must, may = expected(name, case["must"]), expected(name, case["may"])
     if name == "off-bucket":
         # A bucket that lies inside the range keeps its files, whatever their own times say.
@@ -176,6 +181,7 @@ def test_both_models_agree(name: str, case: dict[str, Any]) -> None:
     assert sorted(body["path"] for body in without) == sorted(ALL[name]["files"][n]["path"] for n in wanted)
 
 
+@pytest.mark.slow
 def test_the_cases_are_those_that_are_made(tmp_path: Path) -> None:
     """Answers do not depend on the bytes of an index: made anew, the cases are the same."""
     for name in TABLES:
@@ -187,6 +193,23 @@ def test_the_corpus_is_whole_and_small() -> None:
     assert set(ALL) == set(TABLES)
     assert all(f"`{name}`" in (CORPUS / "README.md").read_text("utf-8") for name in ALL)
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 1_500_000
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "parts", "groups"),
+    [
+        ("hours", "newest", 3, 9),
+        ("hours", "a quarter", 1, 1),
+        ("hours", "no such time", 0, 0),
+        ("row-groups", "newest", 3, 12),
+        ("row-groups", "an hour", 2, 2),
+    ],
+)
+def test_parts_and_row_groups_are_passed_over(copies: Path, name: str, asked: str, parts: int, groups: int) -> None:
+    (case,) = [case for case in ALL[name]["cases"] if case["name"] == asked]
+    with scan_of(copies / name, case) as scan:
+        scan.read_all()
+    assert (scan.metrics.parts_read, scan.metrics.row_groups_read) == (parts, groups)
 
 
 def test_pruning_matters() -> None:

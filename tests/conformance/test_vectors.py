@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -16,8 +17,9 @@ from delta_sidecar.index.format.part_entries import PartEntry, cut_path
 from delta_sidecar.index.format.sort_keys import key_array
 from delta_sidecar.log.actions import DeletionVector
 from delta_sidecar.log.file_keys import KeyMaker, all_plain
-from delta_sidecar.predicates.expression import Column
-from delta_sidecar.pruning.file_bounds import FileBounds
+from delta_sidecar.predicates.expression import Column, Compare, Expression, In, IsNull, Not
+from delta_sidecar.pruning.file_bounds import Bounds, FileBounds
+from delta_sidecar.pruning.may_match import may_match
 from delta_sidecar.values.bucket_columns import our_bucket, quoted
 from delta_sidecar.values.comparison import comparable, unscaled_integers
 from delta_sidecar.values.partition_values import partition_column
@@ -143,6 +145,34 @@ def test_path_ranges(case: dict[str, Any]) -> None:
     entry = PartEntry("v0", len(paths), 0, None, path=expected if is_plain else None)  # type: ignore[arg-type]
     maker = KeyMaker("s3://bucket/t")
     assert {path: may_hold(entry, [maker.canonical(path)]) for path in case["may_hold"]} == case["may_hold"]
+
+
+@dataclass(frozen=True, slots=True)
+class OneFile:
+    """What is known of the column of a case."""
+
+    case: dict[str, Any]
+
+    def bounds(self, column: Column) -> Bounds:
+        low, high = (key_array([self.case[side]], column.type) for side in ("min", "max"))
+        nulls, rows = (pa.array([self.case[name]], pa.int64()) for name in ("nulls", "rows"))
+        return Bounds(low, high, nulls, rows, may_hold_nan=self.case["type"] == "double")
+
+
+@pytest.mark.parametrize("case", cases("pruning"))
+def test_pruning(case: dict[str, Any]) -> None:
+    column, node = Column((StructField("x", parse_type(case["type"]), physical_name="x"),), False), case["predicate"]
+    value = float if case["type"] == "double" else int
+    bound: Expression
+    match node["op"]:
+        case "is null":
+            bound = IsNull(column)
+        case "in":
+            bound = In(column, tuple(map(value, node["values"])))
+        case op:
+            bound = Compare(column, op, value(node["value"]))
+    answers = [may_match(asked, OneFile(case), 1).to_pylist()[0] for asked in (bound, Not(bound))]
+    assert answers == [case["may_be_true"], case["may_be_false"]]
 
 
 @pytest.mark.parametrize("case", cases("manifest_checksums"))

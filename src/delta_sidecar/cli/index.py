@@ -87,6 +87,7 @@ def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
         if done.reason:
             yield "engine", done.reason
         yield "parts", f"{done.parts:,}: {done.parts_written:,} written, {done.parts_reused:,} reused"
+    yield from (("metadata", f"{key} = {value}") for key, value in done.user_metadata.items())
     yield from (("note", note) for note in done.notes)
 
 
@@ -116,5 +117,6 @@ def _verified(report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "index", report.manifest or "none"
     if report.ok:
         yield "verified", f"version {report.version}: {_verdict(report)} as in the log"
+    yield from (("metadata", f"{key} = {value}") for key, value in report.user_metadata.items())
     yield from (("problem", problem) for problem in report.problems)
     yield from (("note", note) for note in report.notes)

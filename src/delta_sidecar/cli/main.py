@@ -345,6 +345,12 @@ def build(
             "--engine", metavar="NAME", help="process, spark, or auto: what builds an index that is built anew."
         ),
     ] = "auto",
+    manifest_metadata: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--manifest-metadata", metavar="NAME=VALUE", help="Your own metadata, kept; NAME= removes it; repeatable."
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Index each new checkpoint, until stopped.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="With --watch: between two looks.")
@@ -370,7 +376,9 @@ def build(
         from delta_sidecar.cli import index
         from delta_sidecar.index.build.build import BuildOptions
 
-        options = BuildOptions(sort_column, time_column, full, engine=engine)  # type: ignore[arg-type]
+        own = given.pairs("--manifest-metadata", manifest_metadata)
+        kept = {name: value or None for name, value in own.items()}
+        options = BuildOptions(sort_column, time_column, full, engine=engine, manifest_metadata=kept)  # type: ignore[arg-type]
         if watch:
             index.follow(table, options, stores, master, settings, interval, tail_commits, json)
         else:

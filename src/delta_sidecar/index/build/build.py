@@ -6,15 +6,15 @@ All in one process, in bounded memory, but for the whole index of a very large t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import msgspec
 
 from delta_sidecar.errors import CorruptIndexError, CorruptLogError, InputError, LogGapError
-from delta_sidecar.index.build.build_job import Build, Progress
+from delta_sidecar.index.build.build_job import Build, Progress, merged_metadata
 from delta_sidecar.index.build.build_job import BuildOptions as BuildOptions
 from delta_sidecar.index.build.extend import TooMuchChanged, extended
 from delta_sidecar.index.build.full import build_whole, take_older_base
@@ -63,6 +63,8 @@ class BuildReport:
     reason: str = ""
     """Why this engine built it, where there was a choice."""
     notes: tuple[str, ...] = ()
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+    """The users' own metadata in the manifest."""
 
 
 def build_index(
@@ -83,10 +85,11 @@ def build_index(
     with leased(store, build.directory, build.id):
         base, notes = find_base(snapshot)
         _remember(build, base)
-        if base is not None and _is_current(base, build):
+        is_current = base is not None and _is_current(base, build)
+        if base is not None and is_current and base.manifest.user_metadata == build.user_metadata:
             give_hint(store, build.directory, build.version, snapshot.listing.head)
             return _report(build, base.manifest, "current", "none", began, base.manifest.version, notes)
-        outcome = _parts(build, base, notes, whole)
+        outcome = _same_parts(base) if base is not None and is_current else _parts(build, base, notes, whole)
         manifest = build.manifest(outcome.parts)
         published = publish(build.snapshot, build.directory, manifest, replace=_replaces(base, build))
     collect_if_due(store, build.directory)
@@ -100,6 +103,8 @@ def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Bui
 
 def _remember(build: Build, base: FoundManifest | None) -> None:
     """What was chosen for the index before holds until something else is chosen, where the schema still has it."""
+    before = {} if base is None else base.manifest.user_metadata
+    build.user_metadata = merged_metadata(before, build.options.manifest_metadata)
     if base is None:
         return
     then, chosen = base.manifest, build.options
@@ -170,6 +175,11 @@ class _Made:
     base: int | None = None
 
 
+def _same_parts(base: FoundManifest) -> _Made:
+    """Only the users' metadata are others: the manifest is written again."""
+    return _Made(list(base.manifest.parts), "incremental", "none", base.manifest.version)
+
+
 def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: WholeBuild | None) -> _Made:
     if base is not None and _can_extend(base, build, notes):
         try:
@@ -226,7 +236,8 @@ def _report(
     base: int | None,
     notes: Sequence[str],
 ) -> BuildReport:
-    written = [p for p in manifest.parts if f"-{build.id}-" in p.id or p.id == single_id(build.version)]
+    own = (p for p in manifest.parts if f"-{build.id}-" in p.id or p.id == single_id(build.version))
+    written = [] if engine == "none" else list(own)
     reused = 0 if mode == "full" else len(manifest.parts) - len(written)
     size = sum(p.core.size + (p.stats.size if p.stats else 0) for p in manifest.parts)
     return BuildReport(
@@ -236,11 +247,12 @@ def _report(
         manifest=f"{build.directory}/{manifest_name(manifest.version)}",
         files=manifest.files,
         parts=len(manifest.parts),
-        parts_written=0 if mode == "current" else len(written),
+        parts_written=len(written),
         parts_reused=reused,
         index_bytes=size,
         seconds=time.monotonic() - began,
         built_on=base,
         reason=build.reason,
         notes=tuple(notes),
+        user_metadata=manifest.user_metadata,
     )

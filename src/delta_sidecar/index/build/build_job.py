@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version as distribution_version
 from itertools import pairwise
-from typing import Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
+import msgspec
 import pyarrow as pa
 
 from delta_sidecar.errors import OptionError
@@ -54,6 +55,9 @@ class BuildOptions:
     """Rows a part should have."""
     engine: Engine = "auto"
     """What builds the index where it is built anew. On top of an older one it is always this process."""
+    manifest_metadata: Mapping[str, str | None] = field(default_factory=dict)
+    """Your own keys and values for `user_metadata` of the manifest: they are added to those of the index that is built
+    on, and None takes a key out."""
     temporary_directory: str | None = None
     """Where sorted runs go for the time of a build in one process; the system's own if not given."""
     limits: BuildLimits = field(default_factory=BuildLimits)
@@ -61,6 +65,29 @@ class BuildOptions:
     def __post_init__(self) -> None:
         if self.engine not in get_args(Engine):
             raise OptionError(f"no engine {self.engine!r}; give one of {', '.join(get_args(Engine))}")
+        for key, value in self.manifest_metadata.items():
+            if not key or not _are_texts(key, value or ""):
+                raise OptionError(f"manifest metadata {key!r}: {value!r} must be a text under a name that is not empty")
+
+
+def _are_texts(*values: object) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+_MOST_METADATA: Final = 16 << 10
+"""Bytes of the users' metadata of a manifest, which every reader fetches."""
+
+
+def merged_metadata(before: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
+    """The users' metadata of an index, with what this build is given."""
+    merged = {key: value for key, value in {**before, **given}.items() if value is not None}
+    size = len(msgspec.json.encode(merged))
+    if size > _MOST_METADATA:
+        raise OptionError(
+            f"the manifest metadata takes {size:,} bytes, and {_MOST_METADATA:,} at most are kept, because every "
+            "reader fetches them; give less, or store it elsewhere and give its place"
+        )
+    return merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +117,7 @@ class Build:
     progress: Progress = lambda message: None
     reason: str = ""
     """Why this engine builds it, where there was a choice."""
+    user_metadata: dict[str, str] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:
@@ -133,6 +161,7 @@ class Build:
             time_column=[] if time_leaf is None else list(time_leaf.path),
             records=records,
             built_at=int(time.time() * 1000),
+            user_metadata=self.user_metadata,
         )
 
 

@@ -74,6 +74,8 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, di
     records: int | None = None
     built_at: int = 0
     """Milliseconds since 1970."""
+    user_metadata: dict[str, str] = {}
+    """What users gave to the build, for themselves."""
     parts_last: bool = False
     """Nothing follows the parts: who needs none of them can cut the text off there."""
     parts_json: msgspec.Raw = msgspec.field(name="parts")

@@ -6,7 +6,7 @@ differ are read once more, to say what is off.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -78,6 +78,8 @@ class VerifyReport:
     manifest: str | None = None
     """Path of the manifest, below the table."""
     parts: int = 0
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+    """The users' own metadata in the manifest."""
 
     @property
     def ok(self) -> bool:
@@ -110,7 +112,15 @@ def verify_index(store: Store, version: int | None = None, most_named: int = 20)
         return VerifyReport(newest, 0, (str(error),), (), path)
     check.notes += notes
     check.run()
-    return VerifyReport(newest, manifest.files, tuple(check.problems), tuple(check.notes), path, len(manifest.parts))
+    return VerifyReport(
+        version=newest,
+        files=manifest.files,
+        problems=tuple(check.problems),
+        notes=tuple(check.notes),
+        manifest=path,
+        parts=len(manifest.parts),
+        user_metadata=manifest.user_metadata,
+    )
 
 
 def _at(store: Store, version: int, path: str) -> Snapshot:
