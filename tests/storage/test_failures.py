@@ -77,3 +77,16 @@ def test_scrubbing(text: str) -> None:
     assert SECRET not in line
     assert "hunter2" not in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token: expired an hour ago",
+        "no such key: neither here nor there",
+        "no object at /lake/events/of/the/year/" + "directory/" * 8 + "part-00000-c000",
+        "the region us-east-1 has no bucket",
+    ],
+)
+def test_ordinary_words_and_paths_stay(text: str) -> None:
+    assert scrubbed(text) == text
