@@ -20,6 +20,7 @@ from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from delta_sidecar.pipeline.watch import stopped_by_signals
+from delta_sidecar.scan.scan_plan import sized
 from delta_sidecar.storage import open_store
 
 
@@ -219,7 +220,7 @@ def _lines(summaries: list[IngestSummary]) -> Iterator[tuple[str, str]]:
         yield "without a time", f"{nulls:,} rows, in the null bucket"
     if bad := sum(done.bad_rows for done in summaries):
         yield "bad rows", f"{bad:,}, put aside"
-    yield "files", f"{sum(done.files for done in summaries):,}, {sum(done.bytes for done in summaries):,} bytes"
+    yield "files", f"{sum(done.files for done in summaries):,}, {sized(sum(done.bytes for done in summaries))}"
     yield "buckets", f"{sum(done.buckets for done in summaries):,}"
     if replayed := sum(done.skipped_as_replayed for done in summaries):
         yield "skipped", f"{replayed:,}: in the table already"
