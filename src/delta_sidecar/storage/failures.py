@@ -23,11 +23,15 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,80})</Code>")
 _SERVER = re.compile(r"https?://[^/\s?\"@]+")
 _QUERY = re.compile(r"\?[^\s\")]+")
 _USERINFO = re.compile(r"//[^/\s@]+:[^/\s@]+@")
+_PROSE = (
+    "a an the no not is was has have cannot could must should expired invalid missing malformed required rejected"
+    " unknown failed denied error unable unauthorized authentication authorization request"
+).replace(" ", "|")
+"""Words that tell what is wrong with a secret, where they follow its name: `token: expired`."""
 _KEYED = re.compile(
     r"(?i)((?:signature|sig|secret[a-z_ ]*|(?:access|account)[a-z_ ]*key|token|credential|authorization|password)"
-    r"\"?\s*(?:=|:(?!\s+(?-i:(?!bearer|sharedkey|basic)[a-z]+)(?:[\s,.;)]|$)))\s*)(?:bearer |sharedkey )?[^\s,;&)]+"
+    rf"\"?\s*(?:=|:(?!\s+(?:{_PROSE})\b))\s*)(?:bearer |sharedkey )?[^\s,;&)]+"
 )
-"""What follows the name of a secret. After a colon a word of small letters is prose: `token: expired`."""
 _LONG = re.compile(r"[A-Za-z0-9+/_%\-]{60,}={0,2}")
 _MIXED = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9]).{12,}|.{60,}")
 """A piece of a key between two slashes; directories and file names do not look so."""
