@@ -21,8 +21,16 @@ DONE, UNEXPECTED, MENDABLE, INTERRUPTED = 0, 1, 2, 130
 _SECRET_WORDS = ("key", "secret", "token", "sas", "password", "credential", "service_account", "authorization")
 _NO_SECRETS = ("_file", "_enabled", "_path", "_uri")
 """Names that end so hold a place or a switch."""
-_WORD = re.compile(r"(?=.{1,15}\Z)(?:[A-Za-z]+|[a-z]+(?:[-_][a-z0-9]+)*)|[0-9.]{1,7}|.{1,3}", re.DOTALL)
-"""What may be an ordinary word, a number or a name, such as `true`, `us-east-1` or `minioadmin`."""
+_ORDINARY = re.compile(
+    r"""(?ix) .{1,3} | [0-9.]{1,7} | [a-z]{2,10}-[a-z]+-?[0-9]
+    | true | false | none | null | auto | default | test | demo | example | local | user | admin | name | value
+    | keys? | secrets? | tokens? | passwords? | access | account | credentials? | denied | error | failed | option
+    | tables? | files? | rows? | columns? | versions? | logs? | index | parts? | bucket | container | region | store
+    | endpoint | delta | sidecar | spark | azure | google""",
+    re.DOTALL,
+)
+"""Words of messages: nobody learns from one of them that it is a secret. Regions are like them."""
+_WORD = re.compile(r"[A-Za-z]{1,15}")
 
 _interrupted = threading.Event()
 
@@ -88,16 +96,18 @@ def _say(text: str) -> None:
 def without_secrets(text: str, secrets: Mapping[str, str]) -> str:
     """The text without the values of options that are secrets by their name.
 
-    The last line of defence: messages are made without secrets, but not all of them are ours. A value that may be an
-    ordinary word is taken out only where it stands as the value of something secret (`password=word`).
+    The last line of defence: messages are made without secrets, but not all of them are ours. A value that is one word
+    is taken out where it stands as a word, an ordinary one only where it is named a secret (`password=test`).
     """
     for name, value in secrets.items():
         if not value or not _is_secret(name):
             continue
-        if _WORD.fullmatch(value):
+        if _ORDINARY.fullmatch(value):
             named = "|".join(_SECRET_WORDS)
             pattern = rf"(?i:((?:{named})[\w.\-]*[\"']?\s*[=:]\s*[\"']?)){re.escape(value)}(?![\w\-])"
             text = re.sub(pattern, r"\1***", text)
+        elif _WORD.fullmatch(value):
+            text = re.sub(rf"(?<![A-Za-z0-9]){value}(?![A-Za-z0-9])", "***", text)
         else:
             text = text.replace(value, "***")
     return text
