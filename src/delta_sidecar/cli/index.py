@@ -92,7 +92,7 @@ def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
     yield "files", f"{done.files:,}"
     yield "index", f"{done.manifest}, {sized(done.index_bytes)}"
     if done.mode == "current":
-        yield "built", "nothing: it was there already"
+        yield "built", "nothing: the index is up to date"
     else:
         base = f" on version {done.built_on}" if done.built_on is not None else ""
         where = "on Spark" if done.engine == "spark" else "in one process"
@@ -121,7 +121,7 @@ def verify(table: str, version: int | None, storage_options: Mapping[str, str], 
 
 def _verdict(report: VerifyReport) -> str:
     files, parts = counted(report.files, "file"), counted(report.parts, "part")
-    return f"{files} in {parts} {'is' if report.files == 1 else 'are'}"
+    return f"{files} in {parts} {'agrees' if report.files == 1 else 'agree'} with the log"
 
 
 def _as_object(report: VerifyReport) -> dict[str, Any]:
@@ -131,6 +131,6 @@ def _as_object(report: VerifyReport) -> dict[str, Any]:
 def _verified(report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "index", report.manifest or "none"
     if report.ok:
-        yield "verified", f"version {report.version}: {_verdict(report)} as in the log"
+        yield "verified", f"version {report.version}: {_verdict(report)}"
     yield from (("problem", problem) for problem in report.problems)
     yield from (("note", note) for note in report.notes)

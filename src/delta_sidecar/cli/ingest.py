@@ -208,14 +208,14 @@ def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> li
 
 def _lines(summaries: list[IngestSummary]) -> Iterator[tuple[str, str]]:
     if not summaries:
-        yield "batches", "0: there was nothing new"
+        yield "batches", "0: nothing is new"
         return
     yield "table", summaries[-1].table
     if len(summaries) > 1:
         yield "batches", f"{len(summaries):,}"
     yield "version", str(summaries[-1].version)
     rows = [done.rows for done in summaries]
-    yield "rows", "not told: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
+    yield "rows", "unknown: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
     if nulls := sum(done.null_bucket_rows or 0 for done in summaries):
         yield "without a time", f"{nulls:,} rows, in the null bucket"
     if bad := sum(done.bad_rows for done in summaries):

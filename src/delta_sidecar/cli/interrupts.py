@@ -35,7 +35,9 @@ class Interrupts:
         self._hurry.set()
 
     def listen(self) -> None:
-        """Begin to listen, on the main thread."""
+        """Begin to listen, on the main thread. Elsewhere than on POSIX Python's own handling is all there is."""
+        if os.name != "posix":
+            return
         heard, told = os.pipe()
         os.set_blocking(told, False)
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)

@@ -21,10 +21,11 @@ _CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """The present step, with the tasks Spark has done of it, shown until the block ends."""
+    """The present step, with the tasks Spark has done of it, shown every so many seconds until the block ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         self._terminal = sys.stderr.isatty()
+        self._seconds = seconds or (_TERMINAL_SECONDS if self._terminal else _PIPE_SECONDS)
         self._begun = time.monotonic()
         self._step = ""
         self._notes: list[str] = []
@@ -61,7 +62,7 @@ class Progress:
             sys.stderr.flush()
 
     def _run(self) -> None:
-        while not self._end.wait(_TERMINAL_SECONDS if self._terminal else _PIPE_SECONDS):
+        while not self._end.wait(self._seconds):
             while self._notes:
                 sys.stderr.write(f"{_CLEAR if self._terminal else ''}sidecar: {printable(self._notes.pop(0))}\n")
             line = f"{printable(self._step)}{self._tasks()}, {time.monotonic() - self._begun:.0f} s"
