@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 from delta_sidecar.cli.failures import INTERRUPTED, say_interrupted
 
@@ -53,7 +54,7 @@ class Interrupts:
             patience, self._patience = self._patience, 0.0
             self._hurry.wait(patience)
         if self._hurry.is_set():
-            threading.Event().wait(_MOMENT)
+            time.sleep(_MOMENT)
         say_interrupted()
         os._exit(INTERRUPTED)
 
