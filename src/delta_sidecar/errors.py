@@ -31,6 +31,8 @@ Every message says what, where, and what to do next, in one line; secrets never 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class DeltaSidecarError(Exception):
     """Anything this library reports on purpose."""
@@ -130,3 +132,12 @@ class ConflictError(DeltaSidecarError):
 
 class SparkError(DeltaSidecarError):
     """Spark is missing, cannot start, or gave up on a job."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The known word that is nearest to one that is not known, for a message: ` (did you mean ts?)`, or nothing."""
+    from difflib import get_close_matches
+
+    by_folded = {name.casefold(): name for name in known}
+    near = get_close_matches(word.casefold(), by_folded, 1)
+    return f" (did you mean {by_folded[near[0]]}?)" if near else ""

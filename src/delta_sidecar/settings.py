@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from delta_sidecar.errors import OptionError
+from delta_sidecar.errors import OptionError, did_you_mean
 from delta_sidecar.limits import CommitLimits, ReaderLimits
 
 STRATEGIES = ("auto", "reverse", "forward")
@@ -54,7 +54,8 @@ class Settings:
         for name, value in options.items():
             known = _FIELD_OF.get(name.lower())
             if known is None:
-                raise OptionError(f"unknown {source} {name!r}; known are {', '.join(sorted(_FIELD_OF))}")
+                near = did_you_mean(name, OPTION_NAMES)
+                raise OptionError(f"unknown {source} {name!r}{near}; known are {', '.join(OPTION_NAMES)}")
             changes[known] = _parse(known, value, f"{source} {name}")
         return replace(self, **changes)
 
@@ -113,6 +114,7 @@ def _zone(value: Any) -> str:
 
 
 _FIELD_OF = {_option_name(f.name): f.name for f in fields(Settings) if f.name != "limits"}
+OPTION_NAMES = tuple(sorted(_FIELD_OF))
 _VARIABLES = {name.upper().replace(".", "_"): name for name in _FIELD_OF}
 _PARSERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "enabled": (_boolean, "true or false"),

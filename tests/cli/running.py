@@ -41,7 +41,7 @@ def sidecar(*arguments: object, environment: Mapping[str, str] | None = None) ->
 
 def invoke(*arguments: object) -> Done:
     """Run `sidecar` in this process: what most tests need, and much quicker."""
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from delta_sidecar.cli.main import app
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pytest
 
+from delta_sidecar.cli.failures import without_secrets
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.cli.running import COMMAND, assert_refused, invoke, sidecar
@@ -68,7 +74,7 @@ def test_a_pipe_closed_from_the_start(large: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def test_an_interrupt_is_quiet(large: Path) -> None:
+def test_an_interrupt_is_one_line(large: Path) -> None:
     with open_command("files", large, "--json") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -77,7 +83,7 @@ def test_an_interrupt_is_quiet(large: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(60) == 130
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == b"sidecar: interrupted\n"
 
 
 def test_an_interrupt_stops_rows_too(tmp_path: Path) -> None:
@@ -90,7 +96,69 @@ def test_an_interrupt_stops_rows_too(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(60) == 130
-        assert process.stderr.read() == b""
+        assert process.stderr.read() == b"sidecar: interrupted\n"
+
+
+class Busy(BaseHTTPRequestHandler):
+    """An object store that has no time for anyone."""
+
+    def do_GET(self) -> None:
+        self.send_response(503)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def busy() -> Iterator[list[str]]:
+    """The arguments that lead to a store which answers 503."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        named = {
+            "endpoint": f"http://127.0.0.1:{server.server_port}",
+            "allow_http": "true",
+            "access_key_id": "me",
+            "secret_access_key": SECRET,
+            "backoff_config.init_backoff": "60s",
+            "backoff_config.max_backoff": "60s",
+        }
+        yield [word for name, value in named.items() for word in ("--storage-option", f"{name}={value}")]
+        server.shutdown()
+        thread.join()
+
+
+def test_retries_show_and_an_interrupt_ends_them_at_once(busy: list[str]) -> None:
+    """Threads of the pool wait for their next attempt, as the main thread does."""
+    with open_command("files", "s3://bucket/table", *busy) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline().decode()
+        assert line.startswith("sidecar: s3://bucket/table/_delta_log/")
+        assert "(503)" in line
+        assert re.search(r"; attempt 2 of 8 in [3-6]\d\.\d s$", line)
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        assert process.wait(30) == 130
+        assert time.monotonic() - begun < 20  # an attempt is 30 s away at least
+        assert process.stderr.read() == b"sidecar: interrupted\n"
+
+
+def test_an_interrupt_ends_a_wait_for_a_silent_store() -> None:
+    """The main thread is inside a native library, where Python hears of no signal."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"endpoint=http://127.0.0.1:{silent.getsockname()[1]}"
+        options = [endpoint, "allow_http=true", "access_key_id=me", f"secret_access_key={SECRET}", "read_timeout=300"]
+        arguments = [word for option in options for word in ("--storage-option", option)]
+        with open_command("files", "s3://bucket/table", *arguments) as process:
+            silent.accept()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == b"sidecar: interrupted\n"
 
 
 def test_a_full_disk_is_one_line(large: Path) -> None:
@@ -155,6 +223,64 @@ def test_secrets_do_not_show_when_all_is_well(large: Path) -> None:
         done = sidecar(command, large, *options)
         assert done.code == 0
         assert SECRET not in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("sse_bucket_key_enabled", "true", "is it true? it takes true or false"),
+        ("aws_access_key_id", "a", "a bucket of a table"),
+        ("aws_access_key_id", "us-east-1", "the region us-east-1 has no bucket"),
+        ("aws_secret_access_key", "minio", "no table at s3://lake/dominions, which minios has"),
+        ("password", "password", "the password is wrong"),
+        ("session_token", "table", "no Delta table at s3://bucket/table"),
+        ("account_key", "1", "version 1 of 11"),
+        ("web_identity_token_file", "/var/run/token", "/var/run/token cannot be read"),
+        ("region", SECRET, SECRET),
+    ],
+)
+def test_ordinary_words_stay_in_messages(name: str, value: str, text: str) -> None:
+    assert without_secrets(text, {name: value}) == text
+
+
+@pytest.mark.parametrize(
+    "value", [SECRET, "hunter2", "minioadmin", "us-east-1", "test", "pw", "pass-word", "Zm9vYmFy=="]
+)
+def test_a_secret_is_hidden_where_it_is_given_as_one(value: str) -> None:
+    text = without_secrets(f'password="{value}", secret_access_key={value}; Token: {value}', {"password": value})
+    assert text == 'password="***", secret_access_key=***; Token: ***'
+
+
+@pytest.mark.parametrize("value", [SECRET, "hunter2", "minioadmin", "pass-word"])
+def test_a_secret_is_hidden_wherever_it_stands(value: str) -> None:
+    assert (
+        without_secrets(f"no room for {value}, s3://{value}/x", {"account_key": value}) == "no room for ***, s3://***/x"
+    )
+
+
+def test_an_endpoint_without_encryption_is_refused_at_once() -> None:
+    s3 = ("--storage-option", "endpoint=http://127.0.0.1:9")
+    assert_refused(invoke("files", "s3://bucket/table", *s3), "http://127.0.0.1:9", "allow_http=true")
+    azure = ("--storage-option", "account_name=me", "--storage-option", "account_key=Zm9v")
+    assert_refused(invoke("files", "az://lake/table", *s3, *azure), "http://127.0.0.1:9", "allow_http=true")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["fles", "{large}"], "did you mean files?"),
+        (["files", "{large}", "--limt", "1"], "did you mean --limit?"),
+        (["files", "{large}", "--columns", "sise"], "did you mean size?"),
+        (["files", "{large}", "--columns", "URI"], "did you mean uri?"),
+        (["files", "{large}", "--where", "y = 1"], "columns here: x"),
+        (["read", "{large}", "--columns", "X1"], "did you mean x?"),
+        (["files", "{large}", "--option", "delta.sidecar.batchsize=1"], "did you mean delta.sidecar.batch_size?"),
+        (["files", "{large}", "--format", "parqet"], "did you mean parquet?"),
+    ],
+)
+def test_a_name_that_is_nearly_right(tmp_path: Path, arguments: list[str], meant: str) -> None:
+    table = LogBuilder(tmp_path).metadata({"x": "long"}).commit(add("a")).root
+    assert_refused(invoke(*(word.replace("{large}", str(table)) for word in arguments)), meant)
 
 
 def test_bad_arguments_are_one_line(large: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from delta_sidecar.cli import output
+from delta_sidecar.scan.scan_plan import sized
 
 
 class Sink(io.TextIOWrapper):
@@ -73,3 +74,37 @@ def test_only_what_does_not_print_is_escaped(text: str, shown: str) -> None:
 def test_long_cells_are_cut() -> None:
     assert output.cut("a" * 60) == "a" * 60
     assert output.cut("a" * 61) == "a" * 59 + "…"
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("a/b.parquet", "a/b.parquet"),
+        ("hour=2026021023/part-0001.parquet", "hour…/part-0001.parquet"),
+        ("lake/part-00019-0123456789-c000.parquet", "…/part-00019…00.parquet"),
+        ("lake/events/of/a/long/year/", "lake/events/of/a/…/year"),
+        ("part-00019-0123456789-c000.parquet", "part-00019-…000.parquet"),
+    ],
+)
+def test_paths_are_cut_where_they_tell_least(path: str, shown: str) -> None:
+    assert output.cut_path(path, 23) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (1_234_567, "1.2 MB"),
+        (99_949, "99.9 kB"),
+        (99_950, "100 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1.0 MB"),
+        (128 * 10**9, "128 GB"),
+        (5 * 10**22, "50,000 EB"),
+    ],
+)
+def test_sizes_for_people(count: int, text: str) -> None:
+    assert sized(count) == text

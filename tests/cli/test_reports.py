@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 import pytest
 
 import delta_sidecar
+from delta_sidecar import DeltaTable
+from delta_sidecar.index.build.build import build_index
+from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.cli.running import invoke, sidecar
@@ -40,9 +44,32 @@ def test_explain_says_what_was_done_and_what_it_cost(table: Path) -> None:
 
 
 def test_explain_for_people(table: Path) -> None:
-    lines = dict(line.split(maxsplit=1) for line in invoke("explain", table, "--where", "x >= 2").out.splitlines())
+    headline, blank, *details = invoke("explain", table, "--where", "x >= 2").out.splitlines()
+    assert re.fullmatch(r"reads 1 of 1 row group, 1 commit, [\d.]+ (bytes|kB); [\d,.]+ m?s", headline)
+    assert blank == ""
+    lines = dict(line.split(maxsplit=1) for line in details)
     assert {"table", "version", "base", "tail", "strategy", "predicate", "done", "cost", "opening"} <= set(lines)
     assert "2 of 5 pruned" in lines["done"]
+
+
+def test_explain_says_what_an_index_would_save(table: Path) -> None:
+    shown = invoke("explain", table, "--where", "x >= 2").out
+    assert "looked at 5 files to find 3 files" in shown
+    assert f"sidecar build {table}" in shown
+    assert "every file" in invoke("explain", table).out
+    assert invoke("build", table).code == 0
+    indexed = invoke("explain", table, "--where", "x >= 2").out
+    assert indexed.startswith("reads 1 of 1 part, 1 of 1 row group, ")
+    assert "sidecar build" not in indexed
+
+
+def test_explain_before_it_runs_says_at_most(table: Path) -> None:
+    assert DeltaTable(table).scan_files("x >= 2").explain().startswith("reads at most ")
+    build_index(open_store(str(table)))
+    with DeltaTable(table).scan_files("x >= 2") as scan:
+        assert scan.headline().startswith("reads at most 1 of 1 part, 1 row group, ")
+        list(scan)
+        assert scan.headline().startswith("reads 1 of 1 part, 1 of 1 row group, ")
 
 
 def test_explain_prints_no_files(table: Path) -> None:
@@ -86,14 +113,6 @@ def test_version_of_the_command() -> None:
     assert sidecar("--version").out == f"sidecar {delta_sidecar.__version__}\n"
 
 
-@pytest.mark.parametrize("command", [(), ("files",), ("read",), ("explain",), ("info",), ("history",)])
-def test_help_has_an_example(command: tuple[str, ...]) -> None:
-    done = sidecar(*command, "--help")
-    assert done.code == 0
-    assert done.err == ""
-    assert ("Example: sidecar" if command else "Exit codes") in " ".join(done.out.split())
-
-
 def test_without_a_command_it_helps() -> None:
     assert "Commands:" in sidecar().out
 
@@ -106,7 +125,7 @@ def test_help_is_quick_to_start() -> None:
         "except SystemExit: json.dump(sorted(sys.modules), sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert {"pyarrow", "numpy", "obstore", "msgspec", "sqlglot", "pandas"}.isdisjoint(json.loads(done.stderr))
+    assert {"pyarrow", "numpy", "obstore", "msgspec", "rich", "pandas"}.isdisjoint(json.loads(done.stderr))
 
 
 def test_verbose_logs_on_stderr_only(table: Path) -> None:
@@ -114,3 +133,16 @@ def test_verbose_logs_on_stderr_only(table: Path) -> None:
     quiet, loud = sidecar("files", table, "--json"), sidecar("files", table, "--json", "--verbose")
     assert quiet.err == ""
     assert loud.objects == quiet.objects
+    assert re.search(r"opened version 1 of .*: base classic checkpoint 0, a tail of 1 commit, .*requests", loud.err)
+    assert re.search(r"listed 5 files by tier checkpoint; reads 1 of 1 row group", loud.err)
+    assert re.search(r"\d+ requests, [\d.]+ kB in all", loud.err)
+
+
+@pytest.mark.parametrize("command", ["read", "explain", "info", "history", "build", "verify"])
+def test_every_command_has_something_to_say(table: Path, command: str) -> None:
+    build_index(open_store(str(table)))
+    limit = ["--limit", "0"] if command == "read" else []
+    said = invoke(command, table, *limit, "--verbose").err
+    assert re.search(r"^sidecar: \[\d+\.\d{3} s\] done in ", said, re.MULTILINE)
+    assert len(said.splitlines()) > 1
+    assert invoke(command, table, *limit).err == ""

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
 from decimal import Decimal
 
 import pytest
@@ -250,3 +252,97 @@ def test_a_predicate_does_not_import_pandas() -> None:
         "p.bind_predicate('1 = 1', StructType(()), []); sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+NOW = 1_770_760_800_000_000
+"""2026-02-10T22:00:00Z."""
+
+
+def bind_now(text: str) -> str:
+    return str(bind_predicate(text, ALL_TYPES, PARTITIONS, now=NOW))
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("timestamp >= now()", "timestamp >= '2026-02-10T22:00:00Z'"),
+        ("timestamp >= Current_Timestamp ( )", "timestamp >= '2026-02-10T22:00:00Z'"),
+        ("date = current_date()", "date = '2026-02-10'"),
+        ("date = date(now())", "date = '2026-02-10'"),
+        ("date = now()::date", "date = '2026-02-10'"),
+        ("timestamp >= now() - interval 1 hour", "timestamp >= '2026-02-10T21:00:00Z'"),
+        ("timestamp >= now()-INTERVAL '1' DAY", "timestamp >= '2026-02-09T22:00:00Z'"),
+        ("timestamp >= now() - interval '1 day 2 hours'", "timestamp >= '2026-02-09T20:00:00Z'"),
+        ("timestamp >= now() - interval 1 day 2 hours", "timestamp >= '2026-02-09T20:00:00Z'"),
+        ("timestamp >= now() - interval 1 day - interval 2 hours", "timestamp >= '2026-02-09T20:00:00Z'"),
+        ("timestamp >= interval 1 week + now()", "timestamp >= '2026-02-17T22:00:00Z'"),
+        ("timestamp >= now() + interval -1.5 seconds", "timestamp >= '2026-02-10T21:59:58.5Z'"),
+        ("timestamp >= (now() - interval 1 month)", "timestamp >= '2026-01-10T22:00:00Z'"),
+        ("date >= date '2026-03-31' - interval 1 month", "date >= '2026-02-28'"),
+        ("date >= date '2024-02-29' + interval 1 year", "date >= '2025-02-28'"),
+        ("date >= '2026-03-31' - interval 1 year", "date >= '2025-03-31'"),
+        ("timestamp >= date '2026-03-31' + interval 90 minutes", "timestamp >= '2026-03-31T01:30:00Z'"),
+        ("timestamp BETWEEN now() - interval 1 hour AND now()",
+         "(timestamp >= '2026-02-10T21:00:00Z') AND (timestamp <= '2026-02-10T22:00:00Z')"),
+        ("timestamp = NULL + interval 1 day", "NULL"),
+        ("date(timestamp) = '2026-02-10'",
+         "(timestamp >= '2026-02-10T00:00:00Z') AND (timestamp < '2026-02-11T00:00:00Z')"),
+        ("cast(timestamp_ntz AS date) = '2026-02-10'",
+         "(timestamp_ntz >= '2026-02-10T00:00:00') AND (timestamp_ntz < '2026-02-11T00:00:00')"),
+        ("date(timestamp) != '2026-02-10'",
+         "NOT ((timestamp >= '2026-02-10T00:00:00Z') AND (timestamp < '2026-02-11T00:00:00Z'))"),
+        ("date(timestamp) < '2026-02-10'", "timestamp < '2026-02-10T00:00:00Z'"),
+        ("date(timestamp) <= '2026-02-10'", "timestamp < '2026-02-11T00:00:00Z'"),
+        ("date(timestamp) > '2026-02-10'", "timestamp >= '2026-02-11T00:00:00Z'"),
+        ("'2026-02-10' <= date(timestamp)", "timestamp >= '2026-02-10T00:00:00Z'"),
+        ("date(timestamp) >= current_date() - interval 1 day", "timestamp >= '2026-02-09T00:00:00Z'"),
+        ("date(timestamp) >= '2026-02-10T12:00:00Z'", "timestamp >= '2026-02-11T00:00:00Z'"),
+        ("date(timestamp) < '2026-02-10T12:00:00Z'", "timestamp < '2026-02-11T00:00:00Z'"),
+        ("date(timestamp) = '2026-02-10T12:00:00Z'", "(timestamp IS NULL) AND (NULL)"),
+        ("date(timestamp) > '300000-01-01'", "(timestamp IS NULL) AND (NULL)"),
+        ("date(timestamp) < '300000-01-01'", "(NOT (timestamp IS NULL)) OR (NULL)"),
+        ("date(timestamp) IS NOT NULL", "NOT (timestamp IS NULL)"),
+        ("date(timestamp) = NULL", "NULL"),
+        ("date(date) = '2026-02-10'", "date = '2026-02-10'"),
+        ("date(timestamp) IN (date '2026-02-10', NULL)",
+         "((timestamp >= '2026-02-10T00:00:00Z') AND (timestamp < '2026-02-11T00:00:00Z')) OR (NULL)"),
+    ],
+)  # fmt: skip
+def test_times_of_now_days_and_intervals(text: str, bound: str) -> None:
+    assert bind_now(text) == bound
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("timestamp - interval 1 hour > now()", "other side of the comparison"),
+        ("timestamp > interval 1 hour", "`+` and a date or timestamp is missing"),
+        ("timestamp > now() - interval 1 fortnight", "'FORTNIGHT'; it has MICROSECOND"),
+        ("timestamp > now() - interval 1", "a unit, such as HOUR or DAY"),
+        ("timestamp > now() - interval 'soon'", "'soon' is not an interval"),
+        ("timestamp > now() - interval 1.5 months", "no whole number of months"),
+        ("timestamp > now() - interval 0.0000001 seconds", "no whole number of microseconds"),
+        ("timestamp > now() - interval '1:30' hour", "'1:30' is not a number"),
+        ("long > 5 - interval 1 hour", "to a date or a timestamp only"),
+        ("long > now(3)", "'3'"),
+        ("date(string) = '2026-02-10'", "needs a timestamp or a date"),
+        ("date(timestamp) = date", "with a literal only"),
+        ("date(timestamp) LIKE '2026%'", "LIKE needs a column"),
+        ("date(timestamp)", "not a condition"),
+        ("timestamp::string = '2026'", "the cast of a column to anything but DATE"),
+        ("yesterday() < timestamp", "function 'YESTERDAY()'"),
+    ],
+)
+def test_what_is_no_time_is_refused(text: str, words: str) -> None:
+    with pytest.raises(PredicateError, match=re.escape(words)):
+        bind_now(text)
+
+
+def test_now_is_the_same_throughout_a_predicate() -> None:
+    bound = bind("timestamp >= now() AND timestamp_ntz >= now()")
+    assert isinstance(bound, And)
+    first, second = bound.terms
+    assert isinstance(first, Compare)
+    assert isinstance(second, Compare)
+    assert first.value == second.value
+    assert abs(int(str(first.value)) - time.time_ns() // 1000) < 60_000_000

@@ -65,6 +65,56 @@ class Within:
 
 
 @dataclass(frozen=True)
+class DayOf:
+    """`date(column)` compared with a day, in one of its spellings."""
+
+    column: str
+    form: str
+    op: str
+    day: dt.date
+
+    def __str__(self) -> str:
+        return f"{self.form.format(self.column)} {self.op} {literal(self.day)}"
+
+    def __call__(self, row: Row) -> bool | None:
+        value = row[self.column]
+        if value is None:
+            return None
+        return _COMPARE[self.op](value.date() if isinstance(value, dt.datetime) else value, self.day)
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """A time compared with a literal, or the present, and an interval after or before it."""
+
+    column: str
+    op: str
+    base: dt.datetime | dt.date | None
+    """None for the present."""
+    unit: str
+    count: int
+
+    def __str__(self) -> str:
+        base = "now()" if self.base is None else literal(self.base)
+        return f"{self.column} {self.op} {base} {'-' if self.count < 0 else '+'} INTERVAL {abs(self.count)} {self.unit}"
+
+    def __call__(self, row: Row) -> bool | None:
+        value = row[self.column]
+        base = dt.datetime.now(dt.UTC) if self.base is None else self.base
+        edge = _micros(base) + self.count * UNITS[self.unit]
+        return None if value is None else _COMPARE[self.op](_micros(value), edge)
+
+
+UNITS = {"MICROSECOND": 1, "SECONDS": 10**6, "HOUR": 3600 * 10**6, "DAYS": 86_400 * 10**6, "WEEK": 7 * 86_400 * 10**6}
+
+
+def _micros(value: dt.date) -> int:
+    """Microseconds since 1970, of a date or of either kind of timestamp: no year is too far for a number."""
+    time = value if isinstance(value, dt.datetime) else dt.datetime(value.year, value.month, value.day)
+    return (time.replace(tzinfo=None) - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
 class IsNull:
     column: str
     negated: bool
@@ -107,7 +157,7 @@ class Both:
         return None if None in sides else not decisive
 
 
-Predicate: TypeAlias = Compare | Within | IsNull | Not | Both
+Predicate: TypeAlias = Compare | Within | DayOf | Shifted | IsNull | Not | Both
 
 
 def literal(value: Any) -> str:
@@ -151,4 +201,22 @@ def _leaf(name: str, pool: Sequence[Any]) -> st.SearchStrategy[Predicate]:
     if isinstance(pool[0], str):
         plain = st.sampled_from([v for v in pool if not set(v) & {"%", "_", "\\"}])
         forms.append(st.builds(Within, column, st.just("LIKE"), st.tuples(plain)))
+    if isinstance(pool[0], dt.date):
+        forms += _time_forms(column, pool)
     return st.one_of(forms)
+
+
+def _time_forms(column: st.SearchStrategy[str], pool: Sequence[dt.date]) -> list[st.SearchStrategy[Any]]:
+    """Days and intervals, around the values of a pool. Half days keep the present away from all of them."""
+    ops, units = st.sampled_from(sorted(_COMPARE)), st.sampled_from(sorted(UNITS))
+    days = [value.date() if isinstance(value, dt.datetime) else value for value in pool]
+    spellings = st.sampled_from(["date({})", "DATE ( {} )", "CAST({} AS DATE)", "{}::date"])
+    today = dt.datetime.now(dt.UTC).date()
+    hours = st.builds(
+        lambda day, more: 24 * ((day - today).days + more) + 12, st.sampled_from(days), st.integers(-1, 1)
+    )
+    return [
+        st.builds(DayOf, column, spellings, ops, st.sampled_from(days)),
+        st.builds(Shifted, column, ops, st.sampled_from(list(pool)), units, st.integers(-3, 3)),
+        st.builds(Shifted, column, ops, st.none(), st.just("HOUR"), hours),
+    ]

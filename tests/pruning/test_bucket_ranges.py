@@ -406,3 +406,11 @@ def test_a_month_without_a_year_says_nothing() -> None:
     assert derived("ts >= '1970-03-10'", struct(OTHERS.fields[0], *OTHERS.fields[4:])) is None
     gap = struct(OTHERS.fields[0], OTHERS.fields[3], *OTHERS.fields[5:])
     assert str(derived("ts >= '1970-03-10'", gap)) == "y >= 1970"
+
+
+def test_a_day_is_pruned_like_the_range_it_means() -> None:
+    schema = our_table("hour")
+    day = derived("date(ts) = '2026-02-10'", schema)
+    assert day is not None
+    assert day == derived("ts >= '2026-02-10' AND ts < '2026-02-11'", schema)
+    assert "bucket <= '2026021023'" in str(day)

@@ -70,6 +70,8 @@ def test_meanings(error: Exception, kind: type[Exception], text: str) -> None:
         'secret_access_key = "hunter2hunter2"',
         "https://user:hunter2hunter2@proxy:80/x",
         "sas_token=hunter2hunter2",
+        "authorization: bearer hunter2hunter2",
+        "the password: hunter2hunter2 is wrong",
     ],
 )
 def test_scrubbing(text: str) -> None:
@@ -77,3 +79,17 @@ def test_scrubbing(text: str) -> None:
     assert SECRET not in line
     assert "hunter2" not in line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the token: expired an hour ago",
+        "credential: not found",
+        "no such key: neither here nor there",
+        "no object at /lake/events/of/the/year/" + "directory/" * 8 + "part-00000-c000",
+        "the region us-east-1 has no bucket",
+    ],
+)
+def test_ordinary_words_and_paths_stay(text: str) -> None:
+    assert scrubbed(text) == text

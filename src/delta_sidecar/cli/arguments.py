@@ -2,52 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
+from click.shell_completion import CompletionItem
+
+from delta_sidecar.cli.help import F, argument, one_of, option
 
 if TYPE_CHECKING:
     from delta_sidecar.table import DeltaTable
 
-Table: TypeAlias = Annotated[
-    str, typer.Argument(metavar="TABLE", help="Where the table is: a path, or an s3, az, abfss, gs or file URI.")
-]
-Where: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--where", metavar="SQL", help="Only what matches, e.g. \"ts >= '2026-02-10' AND id = 7\"."),
-]
-Limit: TypeAlias = Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="At most N; reading stops.")]
-Version: TypeAlias = Annotated[
-    int | None, typer.Option("--version", min=0, metavar="N", help="This version; the newest without it.")
-]
-Timestamp: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--timestamp", metavar="TIME", help="The version of that time, e.g. 2026-02-10T22:00:00Z."),
-]
-Columns: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--columns", metavar="A,B", help="Only these columns, in this order.")
-]
-Strategy: TypeAlias = Annotated[
-    str | None, typer.Option("--strategy", metavar="NAME", help="auto, reverse or forward: how the log is read.")
-]
-Json: TypeAlias = Annotated[bool, typer.Option("--json", help="JSON lines, for machines.")]
-StorageOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--storage-option", metavar="NAME=VALUE", help="For the store, as deltalake names them; repeatable."),
-]
-ReaderOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="For the reader, e.g. delta.sidecar.batch_size=10000."),
-]
-Master: TypeAlias = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master; this machine without it.")
-]
-Conf: TypeAlias = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; repeatable.")
-]
-Verbose: TypeAlias = Annotated[bool, typer.Option("--verbose", help="What is going on, on stderr.")]
+WHAT, VERSION, OUTPUT, READER, STORE, SPARK = "Selection", "Version", "Output", "Reader", "Store", "Spark"
+"""Sections of the help that several commands have."""
+
+
+def complete_place(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem[str]]:
+    """Local directories; a URI is left as it is."""
+    return [] if "://" in begun else [CompletionItem(begun, type="dir")]
+
+
+def complete_file(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem[str]]:
+    return [CompletionItem(begun, type="file")]
+
+
+def complete_reader_option(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+    from delta_sidecar.settings import OPTION_NAMES
+
+    return [f"{name}=" for name in OPTION_NAMES if name.startswith(begun)]
+
+
+def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one, in the order in which the help lists them."""
+
+    def decorate(function: F) -> F:
+        decorated: F = reduce(lambda inner, decorator: decorator(inner), reversed(decorators), function)
+        return decorated
+
+    return decorate
+
+
+table = argument(
+    "table",
+    "TABLE",
+    "A path, or an s3://, az://, abfss://, gs:// or file:// URI.",
+    shell_complete=complete_place,
+)
+where = option("--where", metavar="SQL", section=WHAT, help='A condition: "ts >= now() - interval 1 hour".')
+limit = option("--limit", type=click.IntRange(min=0), metavar="N", section=WHAT, help="Stop after N.")
+columns = option("--columns", multiple=True, metavar="A,B", section=WHAT, help="These columns, in this order.")
+version = option("--version", type=click.IntRange(min=0), metavar="N", section=VERSION, help="Default: the newest.")
+timestamp = option("--timestamp", metavar="TIME", section=VERSION, help="The version at a time: 2026-02-10T22:00:00Z.")
+pinned = together(version, timestamp)
+as_json = option("--json", "json", is_flag=True, section=OUTPUT, help="One JSON object a line.")
+output = together(
+    as_json,
+    option("--output", metavar="FILE", section=OUTPUT, shell_complete=complete_file,
+           help="Write a .parquet, .csv, .arrow or .json file."),
+    option("--format", "file_format", metavar="NAME", section=OUTPUT,
+           shell_complete=one_of("parquet", "csv", "arrow", "json"), help="parquet, csv, arrow or json."),
+)  # fmt: skip
+verbose = option("--verbose", is_flag=True, section=OUTPUT, help="Log what is read, and what it costs, on stderr.")
+storage_option = option(
+    "--storage-option", multiple=True, metavar="NAME=VALUE", section=STORE, help="For the store, as in deltalake."
+)
+reader_option = option(
+    "--option", multiple=True, metavar="NAME=VALUE", section=READER, shell_complete=complete_reader_option,
+    help="A setting: delta.sidecar.batch_size=1000.",
+)  # fmt: skip
+strategy = option(
+    "--strategy", metavar="NAME", section=READER, shell_complete=one_of("auto", "reverse", "forward"),
+    help="auto, reverse or forward.",
+)  # fmt: skip
+spark = together(
+    option("--master", metavar="URL", section=SPARK, help="Default: Spark on this machine."),
+    option("--conf", multiple=True, metavar="NAME=VALUE", section=SPARK, help="A Spark setting; repeatable."),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +105,34 @@ def source(
     table: str,
     version: int | None = None,
     timestamp: str | None = None,
-    storage_option: Sequence[str] | None = None,
-    option: Sequence[str] | None = None,
+    storage_option: Sequence[str] = (),
+    option: Sequence[str] = (),
     strategy: str | None = None,
 ) -> Source:
     if version is not None and timestamp is not None:
-        raise typer.BadParameter("--version and --timestamp both name a version; give one of them")
+        raise click.UsageError("--version and --timestamp both name a version; give one of them")
     options = pairs("--option", option)
     if strategy is not None:
         options["delta.sidecar.strategy"] = strategy
     return Source(table, version, timestamp, pairs("--storage-option", storage_option), options)
 
 
-def pairs(name: str, given: Sequence[str] | None) -> dict[str, str]:
+def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
     """`NAME=VALUE`, several times. What was given is not repeated in the message: it may be a secret."""
     values: dict[str, str] = {}
-    for text in given or ():
+    for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise typer.BadParameter(f"{name} takes NAME=VALUE")
+            raise click.UsageError(f"{name} takes NAME=VALUE")
         values[key.strip()] = value
     return values
 
 
-def names(columns: Sequence[str] | None) -> list[str] | None:
+def names(columns: Sequence[str]) -> list[str] | None:
     """Column names out of `--columns a,b --columns c`."""
     if not columns:
         return None
     column_names = [name.strip() for text in columns for name in text.split(",") if name.strip()]
     if not column_names:
-        raise typer.BadParameter("--columns takes names, separated by commas")
+        raise click.UsageError("--columns takes names, separated by commas")
     return column_names

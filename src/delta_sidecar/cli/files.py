@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from delta_sidecar.cli.output import printable, write_json_lines, write_table
-from delta_sidecar.errors import UnknownColumnError
+from delta_sidecar.cli.output import printable, write_table
+from delta_sidecar.cli.reports import log_listing, moment
+from delta_sidecar.cli.sinks import Sink, write_result
+from delta_sidecar.errors import UnknownColumnError, did_you_mean
 from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan
+from delta_sidecar.scan.scan_plan import sized
 from delta_sidecar.storage import parse_location, resolve_log_path
 from delta_sidecar.table import DeltaTable
 
@@ -28,7 +30,8 @@ JSON_COLUMNS = (
     "deletion_vector",
 )
 SHOWN_COLUMNS = ("size", "modification_time", "partition_values", "deletion_vector", "path")
-"""What people see unless they ask: all that costs little. The path is last, for it is long."""
+"""What people see unless they ask: all that costs little, as far as the table has it. The path is last: it is long."""
+_TITLES = {"modification_time": "modified", "partition_values": "partition", "deletion_vector": "deleted rows"}
 
 _JSON_BATCH = 20_000
 
@@ -39,29 +42,55 @@ def list_files(
     limit: int | None,
     columns: Sequence[str] | None,
     stats: bool,
-    as_json: bool,
+    sink: Sink,
 ) -> None:
-    """Print the live files."""
-    chosen = _chosen(columns or (JSON_COLUMNS if as_json else SHOWN_COLUMNS), stats)
+    """Print or write the live files."""
+    for_people = sink.format is None
+    chosen = _chosen(columns or (_shown_columns(table) if for_people else JSON_COLUMNS), stats)
     scanned = ["path", *(name for name in chosen if name not in ("path", "uri"))]
+    uris = UriMaker(table)
     with table.scan_files(where, scanned, limit) as scan:
-        if as_json:
-            write_json_lines(_json_batches(scan, chosen, table))
+        if for_people:
+            partitions = table.metadata().partition_columns
+            titles = [_title(name, partitions) for name in chosen]
+            write_table(titles, _cells(scan, chosen, uris), numbers=_NUMBERS, paths=("path", "uri"))
         else:
-            write_table(chosen, _cells(scan, chosen, table), numbers=_NUMBERS)
+            fields = [pa.field("uri", pa.string()) if name == "uri" else scan.schema.field(name) for name in chosen]
+            schema = pa.schema(fields)
+            write_result(sink, "file", schema, _with_uris(scan, schema, uris), _json_batches(scan, chosen, uris))
+        log_listing(scan)
+
+
+def _shown_columns(table: DeltaTable) -> list[str]:
+    """What there is to show: partitions and deletion vectors only where the table has them."""
+    absent = set() if table.metadata().partition_columns else {"partition_values"}
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        absent.add("deletion_vector")
+    return [name for name in SHOWN_COLUMNS if name not in absent]
+
+
+def _with_uris(scan: FileScan, schema: pa.Schema, uris: UriMaker) -> Iterator[pa.RecordBatch]:
+    """The batches of a listing with the columns that are asked for."""
+    for batch in scan:
+        columns = [_uris(batch, uris) if name == "uri" else batch.column(name) for name in schema.names]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _uris(batch: pa.RecordBatch, uris: UriMaker) -> pa.StringArray:
+    return pa.array(map(uris.uri, batch.column("path").to_pylist()), pa.string())
 
 
 def _chosen(columns: Sequence[str], stats: bool) -> list[str]:
     unknown = next((name for name in columns if name != "uri" and name not in FILE_SCHEMA.names), None)
     if unknown is not None:
-        known = ", ".join(["uri", *FILE_SCHEMA.names])
-        raise UnknownColumnError(f"a listing has no column {unknown!r}; it has {known}")
+        known = ["uri", *FILE_SCHEMA.names]
+        near = did_you_mean(unknown, known)
+        raise UnknownColumnError(f"a listing has no column {unknown!r}{near}; it has {', '.join(known)}")
     return list(dict.fromkeys([*columns, *(["stats"] if stats else [])]))
 
 
-def _json_batches(scan: FileScan, columns: Sequence[str], table: DeltaTable) -> Iterator[list[Any]]:
+def _json_batches(scan: FileScan, columns: Sequence[str], where: UriMaker) -> Iterator[list[Any]]:
     line: Callable[..., Any] = msgspec.defstruct("FileLine", columns, gc=False)
-    where = UriMaker(table)
     for batch in scan:
         for start in range(0, batch.num_rows, _JSON_BATCH):
             infos = list(file_infos([batch.slice(start, _JSON_BATCH)]))
@@ -112,8 +141,7 @@ def stats_json(text: str | None) -> msgspec.Raw | str | None:
         return text
 
 
-def _cells(scan: FileScan, columns: Sequence[str], table: DeltaTable) -> Iterator[list[str]]:
-    where = UriMaker(table)
+def _cells(scan: FileScan, columns: Sequence[str], where: UriMaker) -> Iterator[list[str]]:
     for info in _infos(scan):
         yield [where.uri(info.path) if name == "uri" else _shown(name, getattr(info, name)) for name in columns]
 
@@ -123,24 +151,27 @@ def _infos(batches: Iterator[pa.RecordBatch] | FileScan) -> Iterator[FileInfo]:
         yield from file_infos([batch])
 
 
-_NUMBERS = ("size", "num_records", "base_row_id", "default_row_commit_version")
+_NUMBERS = ("size", "num_records", "base_row_id", "default_row_commit_version", _TITLES["deletion_vector"])
+
+
+def _title(name: str, partitions: Sequence[str]) -> str:
+    """The heading of a column; a single partition column gives its own name."""
+    if name == "partition_values" and len(partitions) == 1:
+        return printable(partitions[0])
+    return _TITLES.get(name, name)
 
 
 def _shown(name: str, value: Any) -> str:
     if value is None:
         return "-"
+    if name == "size":
+        return sized(value)
     if name == "modification_time":
         return moment(value)
     if name == "deletion_vector":
-        return f"{value.cardinality} deleted"
+        return f"{value.cardinality:,}"
+    if name == "partition_values" and len(value) == 1:
+        return printable(next(iter(value.values())) or "null")
     if isinstance(value, Mapping):
         return printable(", ".join(f"{k}={'null' if v is None else v}" for k, v in value.items())) or "-"
     return f"{value:,}" if isinstance(value, int) else printable(value)
-
-
-def moment(milliseconds: int) -> str:
-    """An instant for people, in UTC."""
-    try:
-        return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"

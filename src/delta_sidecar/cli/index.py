@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import typer
+from click.exceptions import Exit
 
 from delta_sidecar.cli.failures import UNEXPECTED
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import DeltaSidecarError, OptionError
-from delta_sidecar.index.build.build import BuildOptions, BuildReport
+from delta_sidecar.index.build.build import ON_SPARK, BuildOptions, BuildReport
 from delta_sidecar.index.verify.verify import VerifyReport, verify_index
 from delta_sidecar.pipeline.index_watch import stopped_by_signals, watch
 from delta_sidecar.pipeline.spark_build import build_index
-from delta_sidecar.scan.scan_plan import counted
+from delta_sidecar.scan.scan_plan import counted, sized
 from delta_sidecar.storage import open_store
+from delta_sidecar.storage.metered import MeteredStore
+
+_log = logging.getLogger(__name__)
 
 
 def build(
@@ -32,10 +36,19 @@ def build(
     """Build an index and say what was done."""
     with Progress() as progress:
         progress.say("reading the log")
-        done = build_index(
-            table, version, storage_options, options=options, master=master, conf=conf, progress=progress.say
-        )
+        step = _Steps(progress)
+        done = build_index(table, version, storage_options, options=options, master=master, conf=conf, progress=step)
     _tell(done, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Shows the steps of a build; the reason for Spark stays on the screen, for it takes a while to start."""
+
+    progress: Progress
+
+    def __call__(self, step: str) -> None:
+        (self.progress.note if step.startswith(ON_SPARK) else self.progress.say)(step)
 
 
 def follow(
@@ -63,7 +76,7 @@ def follow(
 
         watch(
             table, storage_options, interval=interval, tail_commits=tail_commits, stop=stop, on_build=built,
-            on_error=failed, options=options, master=master, conf=conf, progress=progress.say,
+            on_error=failed, options=options, master=master, conf=conf, progress=_Steps(progress),
         )  # fmt: skip
 
 
@@ -77,9 +90,9 @@ def _tell(done: BuildReport, as_json: bool) -> None:
 def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
     yield "version", str(done.version)
     yield "files", f"{done.files:,}"
-    yield "index", f"{done.manifest}, {done.index_bytes:,} bytes"
+    yield "index", f"{done.manifest}, {sized(done.index_bytes)}"
     if done.mode == "current":
-        yield "built", "nothing: it was there already"
+        yield "built", "nothing: the index is up to date"
     else:
         base = f" on version {done.built_on}" if done.built_on is not None else ""
         where = "on Spark" if done.engine == "spark" else "in one process"
@@ -95,18 +108,21 @@ def verify(table: str, version: int | None, storage_options: Mapping[str, str], 
     """Check an index; a problem is exit code 1."""
     with Progress() as progress:
         progress.say("checking the index against the log")
-        report = verify_index(open_store(table, storage_options), version)
+        store = MeteredStore(open_store(table, storage_options))
+        report = verify_index(store, version)
+    cost = store.cost
+    _log.info("%s, %s in all", counted(cost.requests, "request"), sized(cost.bytes_read))
     if as_json:
         write_json(_as_object(report))
     else:
         write_facts(_verified(report))
     if not report.ok:
-        raise typer.Exit(UNEXPECTED)
+        raise Exit(UNEXPECTED)
 
 
 def _verdict(report: VerifyReport) -> str:
     files, parts = counted(report.files, "file"), counted(report.parts, "part")
-    return f"{files} in {parts} {'is' if report.files == 1 else 'are'}"
+    return f"{files} in {parts} {'agrees' if report.files == 1 else 'agree'} with the log"
 
 
 def _as_object(report: VerifyReport) -> dict[str, Any]:
@@ -116,7 +132,7 @@ def _as_object(report: VerifyReport) -> dict[str, Any]:
 def _verified(report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "index", report.manifest or "none"
     if report.ok:
-        yield "verified", f"version {report.version}: {_verdict(report)} as in the log"
+        yield "verified", f"version {report.version}: {_verdict(report)}"
     yield from (("metadata", f"{key} = {value}") for key, value in report.user_metadata.items())
     yield from (("problem", problem) for problem in report.problems)
     yield from (("note", note) for note in report.notes)

@@ -20,6 +20,7 @@ from delta_sidecar.pipeline.kafka import KafkaSource, check_reading, is_kafka, k
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
+from delta_sidecar.scan.scan_plan import sized
 from delta_sidecar.storage import open_store
 
 
@@ -207,19 +208,19 @@ def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> li
 
 def _lines(summaries: list[IngestSummary]) -> Iterator[tuple[str, str]]:
     if not summaries:
-        yield "batches", "0: there was nothing new"
+        yield "batches", "0: nothing is new"
         return
     yield "table", summaries[-1].table
     if len(summaries) > 1:
         yield "batches", f"{len(summaries):,}"
     yield "version", str(summaries[-1].version)
     rows = [done.rows for done in summaries]
-    yield "rows", "not told: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
+    yield "rows", "unknown: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
     if nulls := sum(done.null_bucket_rows or 0 for done in summaries):
         yield "without a time", f"{nulls:,} rows, in the null bucket"
     if bad := sum(done.bad_rows for done in summaries):
         yield "bad rows", f"{bad:,}, put aside"
-    yield "files", f"{sum(done.files for done in summaries):,}, {sum(done.bytes for done in summaries):,} bytes"
+    yield "files", f"{sum(done.files for done in summaries):,}, {sized(sum(done.bytes for done in summaries))}"
     yield "buckets", f"{sum(done.buckets for done in summaries):,}"
     if replayed := sum(done.skipped_as_replayed for done in summaries):
         yield "skipped", f"{replayed:,}: in the table already"

@@ -3,163 +3,192 @@
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import typer
-from typer.core import TyperGroup
+import click
 
 from delta_sidecar.cli import arguments as given
-from delta_sidecar.cli.failures import INTERRUPTED, MENDABLE, reported, say_usage
+from delta_sidecar.cli.failures import INTERRUPTED, reported, say_interrupted
+from delta_sidecar.cli.help import WIDEST, Group, argument, one_of, option
+from delta_sidecar.cli.interrupts import interrupts
+from delta_sidecar.cli.logs import log_to_stderr
 
 if TYPE_CHECKING:
     from delta_sidecar.table import DeltaTable
 
-_USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
-
-
-class _OneLineGroup(TyperGroup):
-    """Bad arguments are one line on stderr and exit code 2, like all that the user can mend."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
-        try:
-            code = super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
-        except _USAGE_ERROR as error:
-            context = getattr(error, "ctx", None)
-            say_usage(cast(Any, error).format_message(), context.command_path if context else "sidecar")
-            sys.exit(MENDABLE)
-        except typer.Abort:
-            sys.exit(INTERRUPTED)
-        sys.exit(code if isinstance(code, int) else 0)
-
-
-app = typer.Typer(
-    name="sidecar",
-    cls=_OneLineGroup,
-    help="The live files and rows of a Delta table, as a stream, and the index that finds them.",
-    epilog="Exit codes: 0 done, 2 something to mend (one line on stderr), 1 unexpected, 130 interrupted.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+_log = logging.getLogger(__name__)
 
 
 def run() -> None:
     """The entry point of the command."""
-    app(prog_name="sidecar")
+    interrupts.listen()
+    try:
+        app(prog_name="sidecar")
+    except KeyboardInterrupt:
+        say_interrupted()
+        raise SystemExit(INTERRUPTED) from None
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
         from delta_sidecar import __version__
 
-        typer.echo(f"sidecar {__version__}")
-        raise typer.Exit
+        click.echo(f"sidecar {__version__}")
+        context.exit()
 
 
-@app.callback(invoke_without_command=True)
-def _sidecar(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="The version of this command.")
-    ] = False,
-) -> None:
+@click.group(
+    "sidecar",
+    cls=Group,
+    invoke_without_command=True,
+    help="List and read a Delta table as a stream, and build the index that makes it quick.",
+    epilog="Exit codes: 0 done, 1 unexpected, 2 something to mend, 130 interrupted.",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+@click.pass_context
+def app(context: click.Context) -> None:
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        click.echo(context.get_help())
 
 
 @contextmanager
 def _opened(source: given.Source, verbose: bool) -> Iterator[DeltaTable]:
     """The table, with failures reported and logs on stderr when they are wanted."""
-    _log_to_stderr(verbose)
-    with reported(verbose, source.storage_options):
-        yield source.open()
+    with _working(verbose, source.storage_options):
+        from delta_sidecar.cli.reports import log_opening, log_total
+
+        table = source.open()
+        log_opening(table)
+        yield table
+        log_total(table)
 
 
-def _log_to_stderr(verbose: bool) -> None:
-    ours = logging.getLogger("delta_sidecar")
-    handler = logging.StreamHandler() if verbose else logging.NullHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    ours.handlers, ours.propagate = [handler], False
-    ours.setLevel(logging.DEBUG if verbose else logging.WARNING)
+@contextmanager
+def _working(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
+    """Logs on stderr when they are wanted, failures as one line."""
+    log_to_stderr(verbose, secrets)
+    begun = time.monotonic()
+    with reported(verbose, secrets):
+        yield
+        _log.info("done in %.3f s", time.monotonic() - begun)
 
 
 @app.command(
-    epilog="Example: sidecar files s3://lake/events --where \"ts >= '2026-02-10T22:00:00Z'\" --limit 10 --json"
+    short_help="List the live files, newest first.",
+    help="List the live files, newest first, without those that cannot hold a matching row.",
+    epilog='Example: sidecar files ./events --where "ts >= now() - interval 1 hour"',
 )
+@given.table
+@given.where
+@given.limit
+@given.columns
+@option("--stats", is_flag=True, section=given.WHAT, help="Show the statistics of each file, too.")
+@given.pinned
+@given.output
+@given.verbose
+@given.strategy
+@given.reader_option
+@given.storage_option
 def files(
-    table: given.Table,
-    where: given.Where = None,
-    limit: given.Limit = None,
-    columns: given.Columns = None,
-    stats: Annotated[bool, typer.Option("--stats", help="The statistics of each file, too.")] = False,
-    version: given.Version = None,
-    timestamp: given.Timestamp = None,
-    strategy: given.Strategy = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    option: given.ReaderOption = None,
-    verbose: given.Verbose = False,
+    table: str,
+    where: str | None,
+    limit: int | None,
+    columns: tuple[str, ...],
+    stats: bool,
+    version: int | None,
+    timestamp: str | None,
+    json: bool,
+    output: str | None,
+    file_format: str | None,
+    verbose: bool,
+    strategy: str | None,
+    option: tuple[str, ...],
+    storage_option: tuple[str, ...],
 ) -> None:
-    """List the live files, newest first; those that cannot hold a matching row are left out."""
     wanted = given.names(columns)
     source = given.source(table, version, timestamp, storage_option, option, strategy)
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.files import list_files
+        from delta_sidecar.cli.sinks import sink_of
 
-        list_files(opened, where, limit, wanted, stats, json)
+        list_files(opened, where, limit, wanted, stats, sink_of(json, output, file_format))
 
 
-@app.command(epilog='Example: sidecar read ./events --where "id = 7" --columns ts,id --limit 100 --json')
+@app.command(
+    short_help="Print the rows.",
+    help="Print the rows that match, while the files are still being found.",
+    epilog='Example: sidecar read ./events --where "id = 7" --columns ts,id --limit 100',
+)
+@given.table
+@given.where
+@given.limit
+@given.columns
+@given.pinned
+@given.output
+@given.verbose
+@given.strategy
+@given.reader_option
+@given.storage_option
 def read(
-    table: given.Table,
-    where: given.Where = None,
-    limit: given.Limit = None,
-    columns: given.Columns = None,
-    version: given.Version = None,
-    timestamp: given.Timestamp = None,
-    strategy: given.Strategy = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    option: given.ReaderOption = None,
-    verbose: given.Verbose = False,
+    table: str,
+    where: str | None,
+    limit: int | None,
+    columns: tuple[str, ...],
+    version: int | None,
+    timestamp: str | None,
+    json: bool,
+    output: str | None,
+    file_format: str | None,
+    verbose: bool,
+    strategy: str | None,
+    option: tuple[str, ...],
+    storage_option: tuple[str, ...],
 ) -> None:
-    """Print the rows that match, while the files are still being found."""
     wanted = given.names(columns)
     source = given.source(table, version, timestamp, storage_option, option, strategy)
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.rows import print_rows
+        from delta_sidecar.cli.sinks import sink_of
 
-        print_rows(opened, where, limit, wanted, json)
+        print_rows(opened, where, limit, wanted, sink_of(json, output, file_format))
 
 
-@app.command(epilog="Example: sidecar explain az://lake/events --where \"ts >= '2026-02-10T22:00:00Z'\"")
+@app.command(
+    short_help="Show what a listing reads, and why.",
+    help="List the files without printing them, and show what was read, why, and what it cost.",
+    epilog="Example: sidecar explain ./events --where \"date(ts) = '2026-02-10'\"",
+)
+@given.table
+@given.where
+@given.limit
+@given.columns
+@option("--stats", is_flag=True, section=given.WHAT, help="Ask for the statistics of each file, too.")
+@given.pinned
+@given.as_json
+@given.verbose
+@given.strategy
+@given.reader_option
+@given.storage_option
 def explain(
-    table: given.Table,
-    where: given.Where = None,
-    limit: given.Limit = None,
-    columns: given.Columns = None,
-    stats: Annotated[bool, typer.Option("--stats", help="As if statistics were asked for.")] = False,
-    version: given.Version = None,
-    timestamp: given.Timestamp = None,
-    strategy: given.Strategy = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    option: given.ReaderOption = None,
-    verbose: given.Verbose = False,
+    table: str,
+    where: str | None,
+    limit: int | None,
+    columns: tuple[str, ...],
+    stats: bool,
+    version: int | None,
+    timestamp: str | None,
+    json: bool,
+    verbose: bool,
+    strategy: str | None,
+    option: tuple[str, ...],
+    storage_option: tuple[str, ...],
 ) -> None:
-    """List the files without printing them; say what was read and why, what was left out, what it cost."""
     wanted = given.names(columns)
     source = given.source(table, version, timestamp, storage_option, option, strategy)
     with _opened(source, verbose) as opened:
@@ -168,277 +197,450 @@ def explain(
         report(opened, where, limit, wanted, stats, json)
 
 
-@app.command(epilog="Example: sidecar info ./events --files")
+@app.command(
+    short_help="Show version, protocol, schema and properties.",
+    help="Show version, protocol, schema, partitioning, properties, and the base and tail of the version.",
+    epilog="Example: sidecar info ./events --files",
+)
+@given.table
+@option("--files", is_flag=True, section=given.WHAT, help="Count files and bytes, too; this lists them all.")
+@given.pinned
+@given.as_json
+@given.verbose
+@given.reader_option
+@given.storage_option
 def info(
-    table: given.Table,
-    files: Annotated[bool, typer.Option("--files", help="Count files and bytes, too: this lists them all.")] = False,
-    version: given.Version = None,
-    timestamp: given.Timestamp = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    option: given.ReaderOption = None,
-    verbose: given.Verbose = False,
+    table: str,
+    files: bool,
+    version: int | None,
+    timestamp: str | None,
+    json: bool,
+    verbose: bool,
+    option: tuple[str, ...],
+    storage_option: tuple[str, ...],
 ) -> None:
-    """Show version, protocol, schema, partitioning, properties, and what the version is made of."""
     with _opened(given.source(table, version, timestamp, storage_option, option), verbose) as opened:
         from delta_sidecar.cli.reports import info as report
 
         report(opened, files, json)
 
 
-@app.command(epilog="Example: sidecar history ./events --limit 20")
+@app.command(
+    short_help="Show the commits, newest first.",
+    help="Show what each commit did, newest first.",
+    epilog="Example: sidecar history ./events --limit 20",
+)
+@given.table
+@given.limit
+@given.pinned
+@given.as_json
+@given.verbose
+@given.reader_option
+@given.storage_option
 def history(
-    table: given.Table,
-    limit: given.Limit = None,
-    version: given.Version = None,
-    timestamp: given.Timestamp = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    option: given.ReaderOption = None,
-    verbose: given.Verbose = False,
+    table: str,
+    limit: int | None,
+    version: int | None,
+    timestamp: str | None,
+    json: bool,
+    verbose: bool,
+    option: tuple[str, ...],
+    storage_option: tuple[str, ...],
 ) -> None:
-    """Show what each commit says of itself, newest first."""
     with _opened(given.source(table, version, timestamp, storage_option, option), verbose) as opened:
         from delta_sidecar.cli.reports import history as report
 
         report(opened, limit, json)
 
 
-@app.command(epilog="Example: sidecar sample ./events, then sidecar build ./events")
+@app.command(
+    short_help="Write a small Delta table to try the commands on.",
+    help="Write a small Delta table to try the other commands on.",
+    epilog="Example: sidecar sample ./events, then sidecar build ./events",
+)
+@argument("directory", "DIR", "A new or empty directory on a local disk.", shell_complete=given.complete_place)
+@option("--hours", type=click.IntRange(min=1), default=72, metavar="N", help="Hours of telemetry (72).")
+@option("--files-per-hour", type=click.IntRange(min=1), default=4, metavar="N", help="Data files of each hour (4).")
+@option("--rows-per-file", type=click.IntRange(min=1), default=250, metavar="N", help="Rows of each data file (250).")
+@option("--seed", type=int, default=0, metavar="N", help="Another seed gives other values.")
+@given.as_json
+@given.verbose
 def sample(
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="A new or empty directory on a local disk.")],
-    hours: Annotated[int, typer.Option("--hours", min=1, metavar="N", help="Hours of telemetry.")] = 72,
-    files_per_hour: Annotated[
-        int, typer.Option("--files-per-hour", min=1, metavar="N", help="Data files of each hour.")
-    ] = 4,
-    rows_per_file: Annotated[
-        int, typer.Option("--rows-per-file", min=1, metavar="N", help="Rows of each data file.")
-    ] = 250,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed gives other values.")] = 0,
-    json: given.Json = False,
-    verbose: given.Verbose = False,
+    directory: str, hours: int, files_per_hour: int, rows_per_file: int, seed: int, json: bool, verbose: bool
 ) -> None:
-    """Write a small Delta table to try the other commands on."""
-    _log_to_stderr(verbose)
-    with reported(verbose, {}):
+    with _working(verbose, {}):
         from delta_sidecar.cli.sample import write
 
         write(directory, hours, files_per_hour, rows_per_file, seed, json)
 
 
-@app.command(epilog="Example: sidecar ingest ./landing ./events --time-column ts --bucket hour")
+_SOURCE, _TIME, _TABLE, _SCHEMA = "Source", "Time and buckets", "Table", "Schema and bad records"
+_STREAM, _KAFKA = "Batches and streams", "Kafka"
+
+
+@app.command(
+    short_help="Add events to a table of time buckets, with Spark.",
+    help="Add events to a table of time buckets, with Spark. The table is created if there is none.",
+    epilog="Example: sidecar ingest ./landing ./events --time-column ts --bucket hour",
+)
+@argument(
+    "source",
+    "SOURCE",
+    "Files or a Delta table (a path or URI), or kafka://broker/topic.",
+    shell_complete=given.complete_place,
+)
+@given.table
+@option(
+    "--format",
+    "file_format",
+    metavar="NAME",
+    section=_SOURCE,
+    shell_complete=one_of("parquet", "json", "csv", "delta"),
+    help="parquet, json, csv or delta; default: by file name.",
+)
+@option("--read-option", multiple=True, metavar="NAME=VALUE", section=_SOURCE, help="How files are read: sep=;.")
+@option("--time-column", required=True, metavar="NAME", section=_TIME, help="The time of an event; meta.ts if nested.")
+@option("--time-format", metavar="FORMAT", section=_TIME, help="epoch-seconds, -millis, -micros, -nanos, or a pattern.")
+@option(
+    "--bucket",
+    default="hour",
+    metavar="NAME",
+    section=_TIME,
+    shell_complete=one_of("month", "day", "hour", "minute", "second"),
+    help="month, day, hour (default), minute or second, UTC.",
+)
+@option("--bucket-column", metavar="NAME", section=_TIME, help="Default: _event_hour, after the bucket.")
+@option(
+    "--schema",
+    metavar="FILE",
+    section=_SCHEMA,
+    shell_complete=given.complete_file,
+    help="The schema of the source: DDL, or Spark's JSON.",
+)
+@option("--merge-schema", is_flag=True, section=_SCHEMA, help="Add new columns to the table.")
+@option("--rescue", is_flag=True, section=_SCHEMA, help="Keep what does not fit as JSON, in _rescued.")
+@option(
+    "--bad-rows",
+    metavar="TABLE",
+    section=_SCHEMA,
+    shell_complete=given.complete_place,
+    help="Write unreadable records to this Delta table.",
+)
+@option(
+    "--target-file-size",
+    default="128MB",
+    metavar="SIZE",
+    section=_TABLE,
+    help="Split larger buckets into files of this size.",
+)
+@option(
+    "--table-property",
+    multiple=True,
+    metavar="NAME=VALUE",
+    section=_TABLE,
+    help="A property of a table that is created.",
+)
+@option(
+    "--index",
+    default="checkpoint",
+    metavar="WHEN",
+    section=_TABLE,
+    shell_complete=one_of("checkpoint", "always", "never"),
+    help="checkpoint (default), always or never.",
+)
+@option("--app-id", metavar="ID", section=_STREAM, help="With --batch-id: add this batch only once.")
+@option(
+    "--batch-id",
+    type=click.IntRange(min=0),
+    metavar="N",
+    section=_STREAM,
+    help="The number of this batch; higher than the last.",
+)
+@option("--stream", is_flag=True, section=_STREAM, help="Take what is new since the last run.")
+@option(
+    "--checkpoint-location",
+    metavar="DIR",
+    section=_STREAM,
+    shell_complete=given.complete_place,
+    help="Where a stream keeps its progress.",
+)
+@option("--every", metavar="TIME", section=_STREAM, help="Go on until stopped, a batch every '10 seconds'.")
+@option(
+    "--value-format",
+    metavar="NAME",
+    section=_KAFKA,
+    shell_complete=one_of("json", "csv", "text", "avro"),
+    help="json (default), csv, text or avro.",
+)
+@option(
+    "--avro-schema",
+    multiple=True,
+    metavar="FILE",
+    section=_KAFKA,
+    shell_complete=given.complete_file,
+    help="FILE, or 17=FILE for an id of a registry.",
+)
+@option(
+    "--kafka-columns",
+    metavar="A,B",
+    section=_KAFKA,
+    help="Add key, key_bytes, topic, partition, offset, timestamp or headers.",
+)
+@option("--starting-offsets", metavar="WHERE", section=_KAFKA, help="earliest (default), latest, a time, or JSON.")
+@option("--ending-offsets", metavar="WHERE", section=_KAFKA, help="latest (default), or JSON; batches only.")
+@option(
+    "--kafka-config",
+    metavar="FILE",
+    section=_KAFKA,
+    shell_complete=given.complete_file,
+    help="Consumer properties, such as logins and keys.",
+)
+@given.spark
+@given.as_json
+@given.verbose
+@given.storage_option
 def ingest(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Files or a Delta table: a path or URI; or kafka://broker/topic.")
-    ],
-    table: given.Table,
-    time_column: Annotated[
-        str, typer.Option("--time-column", metavar="NAME", help="When an event happened; meta.ts for a nested one.")
-    ],
-    time_format: Annotated[
-        str | None,
-        typer.Option("--time-format", metavar="FORMAT", help="epoch-seconds, -millis, -micros, -nanos or a pattern."),
-    ] = None,
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="FILE", help="What the source must fit: DDL, or Spark's JSON.")
-    ] = None,
-    bucket: Annotated[str, typer.Option("--bucket", help="month, day, hour, minute or second, in UTC.")] = "hour",
-    bucket_column: Annotated[
-        str | None, typer.Option("--bucket-column", metavar="NAME", help="Default: _event_hour, by the bucket.")
-    ] = None,
-    target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="A bucket above it has several files.")
-    ] = "128MB",
-    file_format: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="parquet, json, csv or delta; by the files' names without it."),
-    ] = None,
-    read_option: Annotated[
-        list[str] | None,
-        typer.Option("--read-option", metavar="NAME=VALUE", help="How it is read, e.g. sep=;."),
-    ] = None,
-    app_id: Annotated[str | None, typer.Option("--app-id", help="With --batch-id: add this batch only once.")] = None,
-    batch_id: Annotated[int | None, typer.Option("--batch-id", min=0, help="Higher than the last one.")] = None,
-    merge_schema: Annotated[bool, typer.Option("--merge-schema", help="Add new columns to the table.")] = False,
-    rescue: Annotated[
-        bool, typer.Option("--rescue", help="Keep what does not fit as JSON text in the column _rescued.")
-    ] = False,
-    bad_rows: Annotated[
-        str | None,
-        typer.Option("--bad-rows", metavar="TABLE", help="Put records that cannot be read aside, in a Delta table."),
-    ] = None,
-    table_property: Annotated[
-        list[str] | None, typer.Option("--table-property", metavar="NAME=VALUE", help="Set when the table is created.")
-    ] = None,
-    index: Annotated[str, typer.Option("--index", help="After each checkpoint, always or never.")] = "checkpoint",
-    stream: Annotated[bool, typer.Option("--stream", help="Take what came since the checkpoint, then end.")] = False,
-    checkpoint_location: Annotated[
-        str | None, typer.Option("--checkpoint-location", metavar="DIR", help="Where a stream writes how far it came.")
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="A stream goes on until stopped, e.g. '10 seconds'.")
-    ] = None,
-    value_format: Annotated[
-        str | None, typer.Option("--value-format", metavar="NAME", help="Of messages: json (default), csv, text, avro.")
-    ] = None,
-    avro_schema: Annotated[
-        list[str] | None, typer.Option("--avro-schema", metavar="FILE", help="Of messages; 17=FILE for a registry's.")
-    ] = None,
-    kafka_columns: Annotated[
-        str | None,
-        typer.Option(
-            "--kafka-columns", metavar="A,B", help="key, key_bytes, topic, partition, offset, timestamp, headers."
-        ),
-    ] = None,
-    starting_offsets: Annotated[
-        str | None,
-        typer.Option("--starting-offsets", metavar="WHERE", help="earliest (default), latest, a time, or JSON."),
-    ] = None,
-    ending_offsets: Annotated[
-        str | None, typer.Option("--ending-offsets", metavar="WHERE", help="Of a batch: latest (default), or JSON.")
-    ] = None,
-    kafka_config: Annotated[
-        str | None, typer.Option("--kafka-config", metavar="FILE", help="Kafka's consumer properties: logins, keys.")
-    ] = None,
-    master: given.Master = None,
-    conf: given.Conf = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    verbose: given.Verbose = False,
+    source: str,
+    table: str,
+    file_format: str | None,
+    read_option: tuple[str, ...],
+    time_column: str,
+    time_format: str | None,
+    bucket: str,
+    bucket_column: str | None,
+    schema: str | None,
+    merge_schema: bool,
+    rescue: bool,
+    bad_rows: str | None,
+    target_file_size: str,
+    table_property: tuple[str, ...],
+    index: str,
+    app_id: str | None,
+    batch_id: int | None,
+    stream: bool,
+    checkpoint_location: str | None,
+    every: str | None,
+    value_format: str | None,
+    avro_schema: tuple[str, ...],
+    kafka_columns: str | None,
+    starting_offsets: str | None,
+    ending_offsets: str | None,
+    kafka_config: str | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    json: bool,
+    verbose: bool,
+    storage_option: tuple[str, ...],
 ) -> None:
-    """Add events to a table of time buckets, with Spark; the table is made if it is not there."""
     stores = given.pairs("--storage-option", storage_option)
     reads, properties = given.pairs("--read-option", read_option), given.pairs("--table-property", table_property)
     settings = given.pairs("--conf", conf)
-    _log_to_stderr(verbose)
-    hidden = dict(stores)
-    with reported(verbose, hidden):
+    interrupts.clean_up_first()
+    secrets = settings | stores
+    with _working(verbose, secrets):
         from delta_sidecar.cli.ingest import Messages, Order, index_when, run
 
-        messages = Messages(
-            value_format, kafka_columns, starting_offsets, ending_offsets, tuple(avro_schema or ()), kafka_config
-        )
+        messages = Messages(value_format, kafka_columns, starting_offsets, ending_offsets, avro_schema, kafka_config)
         order = Order(
             source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, schema,
             time_format, merge_schema, rescue, bad_rows, app_id, batch_id, properties, index_when(index), stream,
             checkpoint_location, every, stores, messages,
         )  # fmt: skip
-        hidden |= {} if order.topics is None else order.topics.secrets
+        secrets |= {} if order.topics is None else order.topics.secrets
         run(order, master, settings, json, verbose)
 
 
-@app.command(epilog="Example: sidecar build s3://lake/events --storage-option region=eu-central-1")
+_BUILD, _WATCH = "Index", "Watching"
+
+
+@app.command(
+    short_help="Build the index, or bring it up to date.",
+    help="Build the index beside the log, or bring it up to date. Only a huge table needs Spark.",
+    epilog="Example: sidecar build s3://lake/events --storage-option region=eu-central-1",
+)
+@given.table
+@given.version
+@option("--full", is_flag=True, section=_BUILD, help="Build from scratch, even if an index is there.")
+@option("--sort-column", metavar="NAME", section=_BUILD, help="Sort the index by it; default: by the schema.")
+@option("--time-column", metavar="NAME", section=_BUILD, help="Keep its bounds where every listing finds them.")
+@option(
+    "--engine",
+    default="auto",
+    metavar="NAME",
+    section=_BUILD,
+    shell_complete=one_of("auto", "process", "spark"),
+    help="auto (default), process or spark.",
+)
+@option(
+    "--manifest-metadata",
+    multiple=True,
+    metavar="NAME=VALUE",
+    section=_BUILD,
+    help="Keep your own metadata; NAME= removes it.",
+)
+@option("--watch", is_flag=True, section=_WATCH, help="Index each new checkpoint, until stopped.")
+@option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    metavar="SECONDS",
+    section=_WATCH,
+    help="Time between two looks (30).",
+)
+@option(
+    "--tail-commits",
+    type=click.IntRange(min=1),
+    metavar="N",
+    section=_WATCH,
+    help="Index after N commits, too, without a checkpoint.",
+)
+@given.spark
+@given.as_json
+@given.verbose
+@given.storage_option
 def build(
-    table: given.Table,
-    version: given.Version = None,
-    full: Annotated[bool, typer.Option("--full", help="Anew, even where an index could be built on.")] = False,
-    sort_column: Annotated[
-        str | None,
-        typer.Option("--sort-column", metavar="NAME", help="What the index is sorted by; told by the schema."),
-    ] = None,
-    time_column: Annotated[
-        str | None, typer.Option("--time-column", metavar="NAME", help="Whose bounds every listing has at hand.")
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine", metavar="NAME", help="process, spark, or auto: what builds an index that is built anew."
-        ),
-    ] = "auto",
-    manifest_metadata: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--manifest-metadata", metavar="NAME=VALUE", help="Your own metadata, kept; NAME= removes it; repeatable."
-        ),
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Index each new checkpoint, until stopped.")] = False,
-    interval: Annotated[
-        float, typer.Option("--interval", min=0.1, metavar="SECONDS", help="With --watch: between two looks.")
-    ] = 30.0,
-    tail_commits: Annotated[
-        int | None,
-        typer.Option(
-            "--tail-commits", min=1, metavar="N", help="With --watch: index N commits without a checkpoint, too."
-        ),
-    ] = None,
-    master: given.Master = None,
-    conf: given.Conf = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    verbose: given.Verbose = False,
+    table: str,
+    version: int | None,
+    full: bool,
+    sort_column: str | None,
+    time_column: str | None,
+    engine: Any,
+    manifest_metadata: tuple[str, ...],
+    watch: bool,
+    interval: float,
+    tail_commits: int | None,
+    master: str | None,
+    conf: tuple[str, ...],
+    json: bool,
+    verbose: bool,
+    storage_option: tuple[str, ...],
 ) -> None:
-    """Build the index beside the log, on top of the last one where there is one; Spark only where it is huge."""
     stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
     if watch and version is not None:
-        raise typer.BadParameter("--watch follows the newest version; leave --version out")
-    _log_to_stderr(verbose)
-    with reported(verbose, stores):
+        raise click.UsageError("--watch follows the newest version; leave --version out")
+    interrupts.clean_up_first()
+    with _working(verbose, settings | stores):
         from delta_sidecar.cli import index
         from delta_sidecar.index.build.build import BuildOptions
 
         own = given.pairs("--manifest-metadata", manifest_metadata)
         kept = {name: value or None for name, value in own.items()}
-        options = BuildOptions(sort_column, time_column, full, engine=engine, manifest_metadata=kept)  # type: ignore[arg-type]
+        options = BuildOptions(sort_column, time_column, full, engine=engine, manifest_metadata=kept)
         if watch:
             index.follow(table, options, stores, master, settings, interval, tail_commits, json)
         else:
             index.build(table, version, options, stores, master, settings, json)
 
 
-@app.command(epilog="Exit codes: 0 the index is as the log says, 1 it is not, 2 it could not be checked.")
-def verify(
-    table: given.Table,
-    version: given.Version = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    verbose: given.Verbose = False,
-) -> None:
-    """Check every byte of the index, and each file and bound in it against a replay of the log."""
+@app.command(
+    short_help="Check the index against the log.",
+    help="Check every byte of the index, and every file and bound in it against the log.",
+    epilog="Exit codes: 0 the index agrees with the log, 1 it does not, 2 it could not be checked.",
+)
+@given.table
+@given.version
+@given.as_json
+@given.verbose
+@given.storage_option
+def verify(table: str, version: int | None, json: bool, verbose: bool, storage_option: tuple[str, ...]) -> None:
     stores = given.pairs("--storage-option", storage_option)
-    _log_to_stderr(verbose)
-    with reported(verbose, stores):
+    with _working(verbose, stores):
         from delta_sidecar.cli import index
 
         index.verify(table, version, stores, json)
 
 
-@app.command(epilog="Example: sidecar maintain ./events --dry-run, then the same without it")
-def maintain(
-    tables: Annotated[
-        list[str], typer.Argument(metavar="TABLE...", help="Where the tables are: paths or URIs, one after the other.")
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what each step would do; write nothing.")] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="STEP", help="optimize, vacuum, index, garbage, checkpoint; repeatable."),
-    ] = None,
-    skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="STEP", help="All steps but this one; repeatable.")
-    ] = None,
-    retain_hours: Annotated[
-        float | None,
-        typer.Option("--retain-hours", min=0, metavar="N", help="For VACUUM; the table's own retention without it."),
-    ] = None,
-    target_file_size: Annotated[
-        str, typer.Option("--target-file-size", metavar="SIZE", help="Files below half of it are put together.")
-    ] = "128MB",
-    master: given.Master = None,
-    conf: given.Conf = None,
-    json: given.Json = False,
-    storage_option: given.StorageOption = None,
-    verbose: given.Verbose = False,
-) -> None:
-    """Put small files together, delete old ones, bring the index up to date, drop what old indexes left behind.
+_STEPS, _FILES = "Steps", "Files"
+_STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
 
-    The checkpoint step runs only with --only checkpoint: it aborts writers that are at work.
-    """
+
+@app.command(
+    short_help="Compact, vacuum and index tables, with Spark.",
+    help="Compact small files, delete old ones, bring the index up to date and delete old indexes.\n\n"
+    "The steps are optimize, vacuum, index and garbage. A fifth, checkpoint, runs only with --only checkpoint, "
+    "because it aborts writers at work.",
+    epilog="Example: sidecar maintain ./events --dry-run",
+)
+@argument(
+    "tables",
+    "TABLE...",
+    "Paths or URIs of tables, handled one after the other.",
+    nargs=-1,
+    required=True,
+    shell_complete=given.complete_place,
+)
+@option("--dry-run", is_flag=True, section=_STEPS, help="Say what each step would do; write nothing.")
+@option(
+    "--only",
+    multiple=True,
+    metavar="STEP",
+    section=_STEPS,
+    shell_complete=_STEP_NAMES,
+    help="Run this step only; repeatable.",
+)
+@option(
+    "--skip",
+    multiple=True,
+    metavar="STEP",
+    section=_STEPS,
+    shell_complete=_STEP_NAMES,
+    help="Run all steps but this one; repeatable.",
+)
+@option(
+    "--retain-hours",
+    type=click.FloatRange(min=0),
+    metavar="N",
+    section=_FILES,
+    help="For vacuum; default: the table's retention.",
+)
+@option(
+    "--target-file-size",
+    default="128MB",
+    metavar="SIZE",
+    section=_FILES,
+    help="Compact files below half of this size (128MB).",
+)
+@given.spark
+@given.as_json
+@given.verbose
+@given.storage_option
+def maintain(
+    tables: tuple[str, ...],
+    dry_run: bool,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    retain_hours: float | None,
+    target_file_size: str,
+    master: str | None,
+    conf: tuple[str, ...],
+    json: bool,
+    verbose: bool,
+    storage_option: tuple[str, ...],
+) -> None:
     stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
-    _log_to_stderr(verbose)
-    with reported(verbose, stores):
+    interrupts.clean_up_first()
+    with _working(verbose, settings | stores):
         from delta_sidecar.cli.maintain import Order, run
 
-        order = Order(tables, dry_run, only or (), skip or (), retain_hours, target_file_size, stores)
+        order = Order(tables, dry_run, only, skip, retain_hours, target_file_size, stores)
         run(order, master, settings, json)
+
+
+@app.command(
+    short_help="Print the completion script of a shell.",
+    help="Print the script that completes commands, options and values in bash, zsh or fish.\n\n"
+    '\b\nbash  eval "$(sidecar completion bash)" in ~/.bashrc\n'
+    'zsh   eval "$(sidecar completion zsh)" in ~/.zshrc, after compinit\n'
+    "fish  sidecar completion fish > ~/.config/fish/completions/sidecar.fish",
+)
+@argument("shell", "SHELL", "bash, zsh or fish.", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None
+    template = script(app, {}, "sidecar", "_SIDECAR_COMPLETE")
+    click.echo(template.source_template % template.source_vars())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-import typer
+from click.exceptions import Exit
 
 from delta_sidecar.cli.failures import MENDABLE, UNEXPECTED, say_line, without_secrets
 from delta_sidecar.cli.output import write_facts, write_json
@@ -61,7 +61,7 @@ def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool
                 say_line(line, order.storage_options)
             failed += [report] if report.failed else []
     if failed:
-        raise typer.Exit(UNEXPECTED if any(report.unexpected for report in failed) else MENDABLE)
+        raise Exit(UNEXPECTED if any(report.unexpected for report in failed) else MENDABLE)
 
 
 def _reports(

@@ -1,47 +1,54 @@
-"""What goes on, on stderr, while Spark works: a line that changes on a terminal, a line now and then elsewhere."""
+"""What goes on, on stderr, while a command works: a line that changes on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import logging
+import shutil
 import sys
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from rich.status import Status
+from delta_sidecar.cli.output import cut_end, printable
+
+_log = logging.getLogger(__name__)
 
 _TERMINAL_SECONDS = 0.25
 _PIPE_SECONDS = 15.0
-"""Elsewhere than on a terminal only what takes long is told: what fails early says one line, the reason."""
+"""Elsewhere than on a terminal only a long step is told: a command that fails early says one line, the reason."""
+_CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """The present step, with the tasks Spark has done of it, shown until the block ends."""
+    """The present step, with the tasks Spark has done of it, shown every so many seconds until the block ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float | None = None) -> None:
         self._terminal = sys.stderr.isatty()
+        self._seconds = seconds or (_TERMINAL_SECONDS if self._terminal else _PIPE_SECONDS)
         self._begun = time.monotonic()
         self._step = ""
+        self._notes: list[str] = []
         self._spark: Any = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._status: Status | None = None
 
     def say(self, step: str) -> None:
         """Begin a step."""
+        if step != self._step:
+            _log.info("%s", step)
         self._step = step
+
+    def note(self, text: str) -> None:
+        """Begin a step whose line stays on the screen, unless the block ends at once."""
+        self.say(text)
+        self._notes.append(text)
 
     def watch(self, spark: Any) -> None:
         """Show the tasks of this session, too."""
         self._spark = spark
 
     def __enter__(self) -> Progress:
-        if self._terminal:
-            from rich.console import Console
-
-            self._status = Console(stderr=True, highlight=False).status("")
-            self._status.start()
         self._thread.start()
         return self
 
@@ -50,19 +57,20 @@ class Progress:
     ) -> None:
         self._end.set()
         self._thread.join(1)
-        if self._status is not None:
-            self._status.stop()
+        if self._terminal:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
 
     def _run(self) -> None:
-        while not self._end.wait(_TERMINAL_SECONDS if self._terminal else _PIPE_SECONDS):
-            line = f"{self._step}{self._tasks()}, {time.monotonic() - self._begun:.0f} s"
-            if self._status is not None:
-                from rich.text import Text
-
-                self._status.update(Text(line))
+        while not self._end.wait(self._seconds):
+            while self._notes:
+                sys.stderr.write(f"{_CLEAR if self._terminal else ''}sidecar: {printable(self._notes.pop(0))}\n")
+            line = f"{printable(self._step)}{self._tasks()}, {time.monotonic() - self._begun:.0f} s"
+            if self._terminal:
+                sys.stderr.write(_CLEAR + cut_end(line, shutil.get_terminal_size().columns - 1))
             else:
                 sys.stderr.write(f"sidecar: {line}\n")
-                sys.stderr.flush()
+            sys.stderr.flush()
 
     def _tasks(self) -> str:
         """A Connect session tells no tasks, and neither does one that has just stopped."""
@@ -73,4 +81,4 @@ class Progress:
         except Exception:
             return ""
         total = sum(stage.numTasks for stage in known)
-        return f": {sum(stage.numCompletedTasks for stage in known)} of {total} tasks" if total else ""
+        return f": {sum(stage.numCompletedTasks for stage in known):,} of {total:,} tasks" if total else ""

@@ -1,18 +1,71 @@
-"""`sidecar explain`, `info` and `history`: what the reader sees, does and pays."""
+"""`sidecar explain`, `info` and `history`, and what every command says of its reading with `--verbose`."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from delta_sidecar.cli.files import moment
-from delta_sidecar.cli.output import cut, write_facts, write_json, write_json_lines, write_table
+from delta_sidecar.cli.output import cut, write_facts, write_headline, write_json, write_json_lines, write_table
 from delta_sidecar.scan.file_scan import FileScan
-from delta_sidecar.scan.scan_plan import counted
+from delta_sidecar.scan.scan_plan import counted, sized
+from delta_sidecar.storage.metered import Cost, MeteredStore
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.values.types import StructField
+
+if TYPE_CHECKING:
+    from delta_sidecar.data.row_stream import RowStream
+
+_log = logging.getLogger(__name__)
+
+
+def log_opening(table: DeltaTable) -> None:
+    """Say for `--verbose` which version was pinned, what it is made of, and what that cost."""
+    segment = table.snapshot.segment
+    base = "no base, the log from version 0" if segment.base is None else f"base {segment.base}"
+    tail = f"a tail of {counted(len(segment.commits), 'commit')}, {sized(segment.tail_bytes)}"
+    _log.info(
+        "opened version %d of %s: %s, %s; %s", table.version(), table.table_uri, base, tail, _paid(table.opening_cost)
+    )
+    for note in table.snapshot.notes:
+        _log.info("note: %s", note)
+
+
+def log_listing(scan: FileScan) -> None:
+    """Say for `--verbose` what a listing read, by which tier."""
+    done = scan.metrics
+    _log.info("listed %s by tier %s; %s", counted(done.files_emitted, "file"), done.tier, scan.headline())
+    if done.fallback_reason:
+        _log.info("fell back to %s: %s", done.tier, done.fallback_reason)
+
+
+def log_rows(rows: RowStream) -> None:
+    """Say for `--verbose` which data files were read."""
+    done = rows.metrics
+    read, pruned = counted(done.files_read, "data file"), counted(done.row_groups_pruned, "row group")
+    _log.info("read %s, %s; %s left out by their bounds", read, counted(done.row_groups_read, "row group"), pruned)
+
+
+def log_total(table: DeltaTable) -> None:
+    """Say for `--verbose` what was asked of the store in all."""
+    store = table.snapshot.store
+    if isinstance(store, MeteredStore):
+        _log.info("%s in all", _paid(store.cost))
+
+
+def _paid(cost: Cost) -> str:
+    return f"{counted(cost.requests, 'request')}, {sized(cost.bytes_read)}"
+
+
+def moment(milliseconds: int) -> str:
+    """An instant for people, in UTC."""
+    try:
+        return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
 
 
 def explain(
@@ -31,7 +84,9 @@ def explain(
         if as_json:
             write_json(_explained(table, scan))
         else:
+            write_headline(scan.headline())
             write_facts(_explained_lines(table, scan))
+        log_listing(scan)
 
 
 def _explained(table: DeltaTable, scan: FileScan) -> dict[str, Any]:
@@ -44,14 +99,32 @@ def _explained(table: DeltaTable, scan: FileScan) -> dict[str, Any]:
 
 
 def _explained_lines(table: DeltaTable, scan: FileScan) -> Iterator[tuple[str, str]]:
-    for line in scan.explain().splitlines():
+    _, _, details = scan.explain().partition("\n")
+    for line in details.splitlines():
         name, _, value = line.partition("  ")
         yield name, value.strip()
-    done, cost = scan.metrics, table.opening_cost
-    yield "opening", f"{cost.requests:,} requests, {cost.bytes_read:,} bytes, to pin the version"
-    yield "base used", done.tier + (f", after a fallback: {done.fallback_reason}" if done.fallback_reason else "")
+    done = scan.metrics
     if done.time_to_first_file_s is not None:
         yield "first file", f"after {done.time_to_first_file_s * 1000:.1f} ms"
+    yield "opening", f"{_paid(table.opening_cost)}, to pin the version"
+    if done.tier in ("checkpoint", "log") and table.settings.enabled:
+        yield "index", _without_index(table, scan)
+
+
+def _without_index(table: DeltaTable, scan: FileScan) -> str:
+    """What an index would save, in figures of this very listing."""
+    done, plan = scan.metrics, scan.plan
+    if plan.predicate is None and plan.limit is None:
+        return "none used; this listing asks for every file, and reads them all with an index, too"
+    looked, found = counted(done.files_considered, "file"), counted(done.files_emitted, "file")
+    return (
+        f"none used: this listing read {sized(done.bytes_read)} of {_read_from(done.tier)} and looked at {looked} "
+        f"to find {found}. With an index it reads only the parts that may match: sidecar build {table.table_uri}"
+    )
+
+
+def _read_from(tier: str) -> str:
+    return "checkpoint and log" if tier == "checkpoint" else "log"
 
 
 def info(table: DeltaTable, count_files: bool, as_json: bool) -> None:
@@ -111,10 +184,10 @@ def _fact_lines(table: DeltaTable, facts: Mapping[str, Any]) -> Iterator[tuple[s
         if facts[key]:
             yield key.replace("_", " "), ", ".join(sorted(facts[key]))
     base, size = facts["base"], facts["base_bytes"]
-    yield "base", f"{base}, {counted(size, 'byte')}" if base else "none: the log from version 0"
-    yield "tail", f"{counted(facts['tail_commits'], 'commit')}, {counted(facts['tail_bytes'], 'byte')}"
+    yield "base", f"{base}, {sized(size)}" if base else "none: the log from version 0"
+    yield "tail", f"{counted(facts['tail_commits'], 'commit')}, {sized(facts['tail_bytes'])}"
     if "files" in facts:
-        yield "files", f"{facts['files']:,}, {counted(facts['bytes'], 'byte')}"
+        yield "files", f"{facts['files']:,}, {sized(facts['bytes'])}"
     yield "partitioned", ", ".join(facts["partition_columns"]) or "no"
     yield from _headed("properties", [f"{k} = {v}" for k, v in sorted(facts["properties"].items())])
     yield from _headed("columns", [_column(f) for f in table.schema()])

@@ -17,22 +17,25 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as pat
 
-from delta_sidecar.cli.output import cut, write_json_lines, write_table
+from delta_sidecar.cli.output import cut, write_table
+from delta_sidecar.cli.reports import log_rows
+from delta_sidecar.cli.sinks import Sink, write_result
 from delta_sidecar.table import DeltaTable
 
 _JSON_BATCH = 10_000
 
 
 def print_rows(
-    table: DeltaTable, where: str | None, limit: int | None, columns: Sequence[str] | None, as_json: bool
+    table: DeltaTable, where: str | None, limit: int | None, columns: Sequence[str] | None, sink: Sink
 ) -> None:
-    """Print the rows while they are being read."""
+    """Print or write the rows while they are being read."""
     with table.to_batches(columns, where, limit) as rows:
-        if as_json:
-            write_json_lines(_objects(batch) for batch in _small(rows))
-        else:
+        if sink.format is None:
             numbers = [f.name for f in rows.schema if _is_number(f.type)]
             write_table(rows.schema.names, _cells(rows), numbers)
+        else:
+            write_result(sink, "row", rows.schema, rows, (_objects(batch) for batch in _small(rows)))
+        log_rows(rows)
 
 
 def _small(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,8 @@
 """A condition bound to a table: names become columns, literals become values of the columns' types.
 
 What SQL says in many ways becomes the few nodes of `predicates.expression`, with the same three-valued result:
-`BETWEEN` is two comparisons, `IS TRUE` and `IS [NOT] DISTINCT FROM` spell out when they are true.
+`BETWEEN` is two comparisons, `IS TRUE` and `IS [NOT] DISTINCT FROM` spell out when they are true, and `date(ts) = …` is
+the range of timestamps that it means, so that it prunes like one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from delta_sidecar.errors import PredicateError, UnknownColumnError
 from delta_sidecar.predicates import condition as written
-from delta_sidecar.predicates.condition import Condition, Name, Operand
+from delta_sidecar.predicates.condition import Condition, DayOf, Name, Operand
 from delta_sidecar.predicates.expression import (
     And,
     Column,
@@ -27,10 +28,11 @@ from delta_sidecar.predicates.expression import (
     Or,
     Value,
 )
-from delta_sidecar.predicates.fitting import INTEGER_BITS, NOWHERE, Place, place, uncomparable
+from delta_sidecar.predicates.fitting import INTEGER_BITS, LONG_MAX, NOWHERE, Place, place, place_date, uncomparable
 from delta_sidecar.predicates.literals import Blank, Boolean, Bytes, Day, Float, Instant, Literal, Null, Number, Text
 from delta_sidecar.predicates.predicate_sql import parse_sql
 from delta_sidecar.predicates.predicate_tuples import Filters, parse_filters
+from delta_sidecar.values.calendar import MICROS_PER_DAY
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField, StructType
 
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -84,6 +86,10 @@ class Binder:
         return self.schema.resolve(name.parts[0].split("."))
 
     def _compare(self, left: Operand, op: Operator, right: Operand) -> Expression:
+        if isinstance(left, DayOf):
+            return self._compare_day(left, op, right)
+        if isinstance(right, DayOf):
+            return self._compare_day(right, MIRRORED[op], left)
         if isinstance(left, Name):
             if isinstance(right, Name):
                 return _compare_columns(self.column(left), op, self.column(right))
@@ -103,6 +109,23 @@ class Binder:
         where = self._place(literal, column)
         return UNKNOWN if where is None else _at(column, op, where)
 
+    def _compare_day(self, day: DayOf, op: Operator, other: Operand) -> Expression:
+        """`date(column) op literal`, as a range of the column."""
+        column = self._day_column(day)
+        if isinstance(other, Name | DayOf):
+            raise PredicateError(f"date({column}) can be compared with a literal only, not with a column")
+        if column.type == PrimitiveType("date"):
+            return self._compare_literal(column, op, other)
+        if isinstance(other, Null | Blank):
+            return UNKNOWN
+        return _at_day(column, op, place_date(other, column))
+
+    def _day_column(self, day: DayOf) -> Column:
+        column = self.column(day.name)
+        if _group(column.type) != "time":
+            raise PredicateError(f"column {column} is {column.type}: date({column}) needs a timestamp or a date")
+        return column
+
     def _place(self, literal: Literal, column: Column) -> Place | None:
         """The literal among the column's values; None for null."""
         if isinstance(literal, Blank):
@@ -114,6 +137,8 @@ class Binder:
         return place(literal, column, self.partition_timezone)
 
     def _null(self, operand: Operand) -> Expression:
+        if isinstance(operand, DayOf):
+            return IsNull(self._day_column(operand))
         return IsNull(self.column(operand)) if isinstance(operand, Name) else Constant(isinstance(operand, Null))
 
     def _same(self, left: Operand, right: Operand) -> Expression:
@@ -125,10 +150,10 @@ class Binder:
         return equal
 
     def _membership(self, operand: Operand, options: Sequence[Operand]) -> Expression:
-        if not isinstance(operand, Name) or any(isinstance(option, Name) for option in options):
+        if not isinstance(operand, Name) or any(isinstance(option, Name | DayOf) for option in options):
             return Or(tuple(self._compare(operand, "=", option) for option in options))
         column = self.column(operand)
-        places = [self._place(option, column) for option in options if not isinstance(option, Name)]
+        places = [self._place(option, column) for option in options if not isinstance(option, Name | DayOf)]
         membership = _in(column, [p.floor for p in places if p is not None and p.exact and p.floor is not None])
         return Or((membership, UNKNOWN)) if None in places else membership
 
@@ -148,6 +173,8 @@ class Binder:
                 return Constant(value)
             case Name():
                 return _flag(self.column(operand))
+            case DayOf():
+                raise PredicateError("date(…) alone is not a condition; compare it with something")
             case _:
                 raise PredicateError("a literal alone is not a condition; compare a column with it")
 
@@ -180,6 +207,33 @@ def _at(column: Column, op: Operator, where: Place) -> Expression:
     if where.floor is None:
         return always(column) if upwards else never(column)
     return Compare(column, ">" if upwards else "<=", where.floor)
+
+
+def _at_day(column: Column, op: Operator, where: Place) -> Expression:
+    """The comparison of a column's day with a literal at a place among days, as a range of timestamps."""
+    assert isinstance(where.floor, int)
+    first, after = where.floor * MICROS_PER_DAY, (where.floor + 1) * MICROS_PER_DAY
+    if op in ("=", "!="):
+        inside = And((_from(column, first), _before(column, after))) if where.exact else never(column)
+        return inside if op == "=" else Not(inside)
+    if op in (">", "<="):
+        return _from(column, after) if op == ">" else _before(column, after)
+    edge = first if where.exact else after
+    return _from(column, edge) if op == ">=" else _before(column, edge)
+
+
+def _from(column: Column, micros: int) -> Expression:
+    """At or after an instant, which may be beyond every timestamp."""
+    if micros > LONG_MAX:
+        return never(column)
+    return always(column) if micros <= -LONG_MAX - 1 else Compare(column, ">=", micros)
+
+
+def _before(column: Column, micros: int) -> Expression:
+    """Before an instant, which may be beyond every timestamp."""
+    if micros > LONG_MAX:
+        return always(column)
+    return never(column) if micros <= -LONG_MAX - 1 else Compare(column, "<", micros)
 
 
 def _in(column: Column, values: list[Value]) -> Expression:
@@ -308,10 +362,10 @@ def _truth(expression: Expression, value: bool | None) -> Expression:
     return is_true(expression) if value else is_false(expression)
 
 
-def parse_predicate(predicate: str | Filters) -> Condition | None:
+def parse_predicate(predicate: str | Filters, now: int | None = None) -> Condition | None:
     """The condition as it is written, bound to no table; None if it leaves nothing out."""
     if isinstance(predicate, str):
-        return parse_sql(predicate)
+        return parse_sql(predicate, now)
     if not isinstance(predicate, (list, tuple)):
         raise PredicateError(f"a predicate is SQL text or a list of filters, not a {type(predicate).__name__}")
     return parse_filters(predicate)
@@ -322,16 +376,18 @@ def bind_predicate(
     schema: StructType,
     partition_columns: Sequence[str],
     partition_timezone: str = "UTC",
+    now: int | None = None,
 ) -> Expression | None:
     """The predicate over the columns of a table; None if there is none.
 
+    `now()` is evaluated once, here: it is `now`, microseconds since 1970-01-01 UTC, or else the present.
     Raises `PredicateError` for what cannot be parsed or does not fit the schema, `UnknownColumnError` for
     a column that is not there.
     """
     if predicate is None:
         return None
     try:
-        condition = parse_predicate(predicate)
+        condition = parse_predicate(predicate, now)
         binder = Binder(schema, frozenset(partition_columns), partition_timezone)
         return None if condition is None else binder.bind(condition)
     except RecursionError:

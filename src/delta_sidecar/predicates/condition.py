@@ -20,7 +20,14 @@ class Name:
     dotted: bool = False
 
 
-Operand: TypeAlias = Name | Literal
+@dataclass(frozen=True, slots=True)
+class DayOf:
+    """`date(column)`: the day of a timestamp, in UTC."""
+
+    name: Name
+
+
+Operand: TypeAlias = Name | DayOf | Literal
 
 
 @dataclass(frozen=True, slots=True)

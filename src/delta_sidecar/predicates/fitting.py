@@ -52,7 +52,7 @@ _T = TypeVar("_T")
 
 INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _WIDE = Context(prec=1000)
-_LONG_MAX = 2**63 - 1
+LONG_MAX = 2**63 - 1
 _DOUBLE_MAX = float.fromhex("0x1.fffffffffffffp+1023")
 _FLOAT_MAX = float.fromhex("0x1.fffffep+127")
 _FIRST_CLOCK = datetime(1, 1, 3) - datetime(1970, 1, 1)
@@ -84,7 +84,7 @@ def place(literal: Literal, column: Column, partition_timezone: str = "UTC") -> 
             most_decimal = _WIDE.multiply(Decimal(10**precision - 1), step)
             return _place_number(_number(literal, column), step, most_decimal, -most_decimal, Decimal)
         case PrimitiveType("date"):
-            return _place_date(literal, column)
+            return place_date(literal, column)
         case PrimitiveType("timestamp" | "timestamp_ntz"):
             return _place_timestamp(literal, column, partition_timezone)
         case PrimitiveType("string" | "binary" | "boolean" as name):
@@ -190,7 +190,8 @@ def _temporal(literal: Literal, column: Column) -> Day | Instant:
             _misfit(literal, column)
 
 
-def _place_date(literal: Literal, column: Column) -> Place:
+def place_date(literal: Literal, column: Column) -> Place:
+    """Where the literal stands among days."""
     when = _temporal(literal, column)
     if isinstance(when, Day):
         return Place(when.value)
@@ -205,9 +206,9 @@ def _place_timestamp(literal: Literal, column: Column, partition_timezone: str) 
     micros = when.value
     if column.is_partition and not when.zoned and column.type == PrimitiveType("timestamp"):
         micros -= _utc_offset(micros, partition_timezone)
-    if micros > _LONG_MAX:
-        return Place(_LONG_MAX, exact=False)
-    return Place(micros, when.exact) if micros >= -_LONG_MAX - 1 else Place(None, exact=False)
+    if micros > LONG_MAX:
+        return Place(LONG_MAX, exact=False)
+    return Place(micros, when.exact) if micros >= -LONG_MAX - 1 else Place(None, exact=False)
 
 
 def _utc_offset(micros: int, timezone: str) -> int:

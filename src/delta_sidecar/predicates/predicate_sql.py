@@ -14,6 +14,7 @@ backslash unless `ESCAPE` names another, as in Spark and DataFusion.
 
 from __future__ import annotations
 
+import time
 from typing import TypeAlias
 
 from delta_sidecar.errors import PredicateError
@@ -53,9 +54,12 @@ _MOST_TRUTHS = 6
 """`IS TRUE` and the like within each other: binding spells out the condition of each more than once."""
 
 
-def parse_sql(text: str) -> Condition:
-    """The condition; `PredicateError` for anything that is not one."""
-    return _Parser(text).whole()
+def parse_sql(text: str, now: int | None = None) -> Condition:
+    """The condition; `PredicateError` for anything that is not one.
+
+    `now()` is `now`, microseconds since 1970-01-01 UTC, or else the present.
+    """
+    return _Parser(text, time.time_ns() // 1000 if now is None else now).whole()
 
 
 class _Parser(OperandParser):

@@ -1,8 +1,14 @@
-"""The sides of a comparison in a predicate's text: names, literals, casts of literals.
+"""The sides of a comparison in a predicate's text: names, literals, casts of literals, the present and its past.
 
-operand := (+ | -)* primary (:: type)*
-primary := name (. name)* | string | number | X'…' | 0x… | NULL | TRUE | FALSE
-         | CAST(operand AS type) | type string | ( operand )
+operand  := summand ((+ | -) interval)* | interval + summand
+summand  := (+ | -)* primary (:: type)*
+primary  := name (. name)* | string | number | X'…' | 0x… | NULL | TRUE | FALSE
+          | NOW() | CURRENT_TIMESTAMP() | CURRENT_DATE() | DATE(operand)
+          | CAST(operand AS type) | type string | ( operand )
+interval := INTERVAL ((number | string) unit)+ | INTERVAL string
+
+The present is that of the parser, the same throughout a predicate; sums of literals are literals. Of a column only the
+day is taken, by `DATE(column)` or a cast to DATE.
 """
 
 from __future__ import annotations
@@ -12,9 +18,22 @@ from collections.abc import Sequence
 
 from delta_sidecar.errors import PredicateError
 from delta_sidecar.predicates.casts import cast
-from delta_sidecar.predicates.condition import Name, Operand
-from delta_sidecar.predicates.literals import Boolean, Bytes, Float, Literal, Null, Number, Text, parse_number
+from delta_sidecar.predicates.condition import DayOf, Name, Operand
+from delta_sidecar.predicates.intervals import Interval, interval_of, is_unit, shifted, spelled_interval
+from delta_sidecar.predicates.literals import (
+    Boolean,
+    Bytes,
+    Day,
+    Float,
+    Instant,
+    Literal,
+    Null,
+    Number,
+    Text,
+    parse_number,
+)
 from delta_sidecar.predicates.sql_tokens import RESERVED, Cursor, Token, misplaced
+from delta_sidecar.values.calendar import MICROS_PER_DAY
 
 _SPELLINGS = {
     "BOOLEAN": "BOOL",
@@ -62,12 +81,65 @@ _SIZE = re.compile(r"[0-9]{1,9}")
 _LARGEST_PRECISION = 38
 
 
-class OperandParser(Cursor):
-    """Parses columns and literals."""
+_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE")
 
-    __slots__ = ()
+
+class OperandParser(Cursor):
+    """Parses columns and literals. `now` is the present, in microseconds since 1970-01-01 UTC."""
+
+    __slots__ = ("_now",)
+
+    def __init__(self, text: str, now: int) -> None:
+        super().__init__(text)
+        self._now = now
 
     def _operand(self) -> Operand:
+        operand: Operand = self._after_interval(self._interval()) if self._at_interval() else self._summand()
+        while self._next.is_sign("+", "-") and self._at_interval(1):
+            sign = self._take()
+            interval = self._interval()
+            operand = self._shifted(operand, interval if sign.value == "+" else -interval, sign)
+        return operand
+
+    def _at_interval(self, ahead: int = 0) -> bool:
+        """Whether an interval is next. `interval` before anything but a number or a string is a column's name."""
+        word, number, *more = (*self._tokens[self._index + ahead : self._index + ahead + 3], self._next, self._next)
+        if not word.is_word("INTERVAL"):
+            return False
+        return number.kind in ("number", "string") or (number.is_sign("-", "+") and more[0].kind == "number")
+
+    def _interval(self) -> Interval:
+        self._take()
+        if self._next.kind == "string" and not (self._after.kind == "word" and is_unit(self._after.value)):
+            return spelled_interval(self._take().value)
+        total = self._amount()
+        while self._next.kind in ("number", "string") and self._after.kind == "word" and is_unit(self._after.value):
+            total += self._amount()
+        return total
+
+    def _amount(self) -> Interval:
+        sign = self._take().value if self._next.is_sign("-", "+") else ""
+        number = self._take().value
+        if self._next.kind != "word":
+            raise self._missing("a unit, such as HOUR or DAY,")
+        return interval_of(sign + number, self._take().value)
+
+    def _after_interval(self, interval: Interval) -> Literal:
+        """The sum that an interval begins."""
+        sign = self._next
+        if not self._if_sign("+"):
+            raise self._missing("`+` and a date or timestamp")
+        if self._at_interval():
+            return self._after_interval(interval + self._interval())
+        return self._shifted(self._summand(), interval, sign)
+
+    def _shifted(self, operand: Operand, interval: Interval, sign: Token) -> Literal:
+        if isinstance(operand, Name | DayOf):
+            what = "an INTERVAL cannot be added to a column; add it to the other side of the comparison"
+            raise misplaced(self._text, sign.start, what)
+        return shifted(operand, interval)
+
+    def _summand(self) -> Operand:
         signs: list[Token] = []
         while self._next.is_sign("-", "+"):
             signs.append(self._take())
@@ -112,7 +184,22 @@ class OperandParser(Cursor):
         if word == "CAST" and self._after.is_sign("("):
             self._take()
             return self._parenthesised(self._cast)
+        if word == "DATE" and self._after.is_sign("("):
+            self._take()
+            return self._parenthesised(self._day)
+        if word in _PRESENT and self._after.is_sign("("):
+            return self._present()
         return self._typed() or self._name()
+
+    def _present(self) -> Literal:
+        word = self._take().value
+        self._expect("(")
+        self._expect(")")
+        return Day(self._now // MICROS_PER_DAY) if word == "CURRENT_DATE" else Instant(self._now, zoned=True)
+
+    def _day(self) -> Operand:
+        operand = self._operand()
+        return _day_of(operand) if isinstance(operand, Name | DayOf) else cast(operand, "DATE")
 
     def _name(self) -> Name:
         first = self._next
@@ -136,7 +223,7 @@ class OperandParser(Cursor):
         self._take()
         return Bytes(bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)))
 
-    def _cast(self) -> Literal:
+    def _cast(self) -> Operand:
         operand = self._operand()
         if not self._if_word("AS"):
             raise self._missing("AS and a type")
@@ -147,10 +234,13 @@ class OperandParser(Cursor):
             operand = self._converted(operand)
         return operand
 
-    def _converted(self, operand: Operand) -> Literal:
-        if isinstance(operand, Name):
-            raise self._wrong("the cast of a column is not supported")
+    def _converted(self, operand: Operand) -> Operand:
+        start = self._next
         target = self._type()
+        if isinstance(operand, Name | DayOf):
+            if target is not None and target[0] == "DATE":
+                return _day_of(operand)
+            raise misplaced(self._text, start.start, "the cast of a column to anything but DATE is not supported")
         if target is None:
             raise self._missing("a type of literals")
         return cast(operand, *target)
@@ -193,6 +283,10 @@ class OperandParser(Cursor):
                 f"DECIMAL({', '.join(map(str, sizes))}) is no type: up to 38 digits, and of these a scale"
             )
         return sizes
+
+
+def _day_of(operand: Name | DayOf) -> DayOf:
+    return operand if isinstance(operand, DayOf) else DayOf(operand)
 
 
 def _is_decimal(precision: int, scale: int = 0, *more: int) -> bool:

@@ -18,7 +18,7 @@ Kind: TypeAlias = Literal["word", "name", "string", "bytes", "number", "sign", "
 
 SUPPORTED = (
     "supported: =, !=, <, <=, >, >=, <=>, IN, BETWEEN, LIKE, IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM, "
-    "AND, OR, NOT, between columns and literals"
+    "AND, OR, NOT, between columns, literals, date(column), now() and now() - INTERVAL 1 HOUR"
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from delta_sidecar.errors import UnknownColumnError
+from delta_sidecar.errors import UnknownColumnError, did_you_mean
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.pruning.file_bounds import num_records
@@ -20,7 +20,8 @@ def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
         return DEFAULT_COLUMNS
     unknown = [name for name in columns if name not in FILE_SCHEMA.names]
     if unknown:
-        raise UnknownColumnError(f"a listing has no column {unknown[0]!r}; it has {', '.join(FILE_SCHEMA.names)}")
+        near = did_you_mean(unknown[0], FILE_SCHEMA.names)
+        raise UnknownColumnError(f"a listing has no column {unknown[0]!r}{near}; it has {', '.join(FILE_SCHEMA.names)}")
     return tuple(dict.fromkeys(columns))
 
 

@@ -23,7 +23,7 @@ from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.pruning.listing_columns import output_schema, project
 from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 from delta_sidecar.scan.scan_metrics import ScanMetrics
-from delta_sidecar.scan.scan_plan import ScanPlan, counted, make_plan
+from delta_sidecar.scan.scan_plan import ScanPlan, counted, make_plan, sized
 from delta_sidecar.scan.scan_position import ScanPosition, Track, check_position, on_base_of, position_of
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
@@ -104,8 +104,27 @@ class FileScan(NotPickled):
         self._metrics.note(self._live.progress, cost)
         return self._metrics
 
+    def headline(self) -> str:
+        """What the scan reads, in one line: `reads 1 of 125 parts, 4 of 1,020 row groups, 1.2 MB; 3 ms`.
+
+        Before the scan has read anything these are bounds: `reads at most …`.
+        """
+        done = self.metrics
+        if not done.elapsed_s:
+            return self.plan.headline
+        counts = [
+            *([f"{done.parts_read:,} of {counted(done.parts_total, 'part')}"] if done.parts_total else []),
+            *(
+                [f"{done.row_groups_read:,} of {counted(done.row_groups_total, 'row group')}"]
+                * bool(done.row_groups_total)
+            ),
+            *([counted(done.commits_scanned, "commit")] if done.commits_scanned else []),
+            sized(done.bytes_read),
+        ]
+        return f"reads {', '.join(counts)}; {_duration(done.elapsed_s)}"
+
     def explain(self) -> str:
-        """The plan, and what the scan has done so far."""
+        """A headline, the plan, and what the scan has done so far."""
         done = self.metrics
         counts = (
             f"{counted(done.files_emitted, 'file')} emitted, "
@@ -114,9 +133,11 @@ class FileScan(NotPickled):
             + (f"{done.parts_read:,} of {counted(done.parts_total, 'part')} and " if done.parts_total else "")
             + f"{done.row_groups_read:,} of {counted(done.row_groups_total, 'row group')} read"
         )
-        cost = f"{counted(done.requests, 'request')}, {counted(done.bytes_read, 'byte')}, {done.elapsed_s:.3f} s"
+        cost = f"{counted(done.requests, 'request')}, {sized(done.bytes_read)}, {_duration(done.elapsed_s)}"
         fallback = f"\nfallback   {done.fallback_reason}" if done.fallback_reason else ""
-        return f"{self.plan}\ntier       {done.tier}{fallback}\ndone       {counts}\ncost       {cost}"
+        return (
+            f"{self.headline()}\n{self.plan}\ntier       {done.tier}{fallback}\ndone       {counts}\ncost       {cost}"
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self._reading.begin()
@@ -252,6 +273,10 @@ class _Batches:
 
     def __next__(self) -> pa.RecordBatch:
         return self.take()
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
 
 
 def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:

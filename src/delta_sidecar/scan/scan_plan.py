@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from delta_sidecar.errors import InputError, OptionError
+from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
@@ -131,14 +132,28 @@ class ScanPlan:
         """What is read of the base, in words; None where there is none."""
         if self.base_plan is None:
             return None
+        parts = [counted(len(self.parts), "part")] if self.parts or self.at_most.row_groups == 0 else []
+        return ", ".join([*parts, f"at most {self._bounds()}"])
+
+    @cached_property
+    def headline(self) -> str:
+        """What will be read, in one line, before anything is."""
+        base = self.snapshot.segment.base
+        parts = []
+        if isinstance(base, IndexBase):
+            parts = [f"{len(self.parts):,} of {counted(len(base.manifest.parts), 'part')}"]
+        commits = [counted(self.commits, "commit")] if self.commits else []
+        return f"reads at most {', '.join([*parts, self._bounds(self.tail_bytes), *commits])}"
+
+    def _bounds(self, more_bytes: int = 0) -> str:
+        """Row groups, stats files and bytes of the base, at most."""
         most = self.at_most
         bounds = [
-            *([] if most.row_groups is None else [counted(most.row_groups, "row group")]),
+            *([] if most.row_groups is None or self.base_plan is None else [counted(most.row_groups, "row group")]),
             *([counted(most.stats_files, "stats file")] if most.stats_files else []),
-            counted(most.bytes, "byte"),
+            sized(most.bytes + more_bytes),
         ]
-        parts = [counted(len(self.parts), "part")] if self.parts or most.row_groups == 0 else []
-        return ", ".join([*parts, f"at most {', '.join(bounds)}"])
+        return ", ".join(bounds)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _FACTS}
@@ -179,13 +194,13 @@ class ScanPlan:
         }
 
     def __str__(self) -> str:
-        size = f", {counted(self.base_bytes, 'byte')}" if self.base_bytes else ""
+        size = f", {sized(self.base_bytes)}" if self.base_bytes else ""
         lines = [
             f"table      {self.table}",
             f"version    {self.version} (protocol and metadata from the {self.state_source})",
             f"base       {self.base}{size}",
             *([f"reads      {self.reads}"] if self.reads is not None else []),
-            f"tail       {self.tail}, {counted(self.tail_bytes, 'byte')}",
+            f"tail       {f'{self.tail}, {sized(self.tail_bytes)}' if self.commits else 'none'}",
             f"strategy   {self.strategy}: {self.reason}",
             f"predicate  {self.predicate or 'none'}",
             f"columns    {', '.join(self.columns)}",
@@ -219,6 +234,21 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def sized(count: int) -> str:
+    """A number of bytes for people: `1 byte`, `999 bytes`, `1.2 MB`, `128 GB`; a kB is 1,000 bytes."""
+    if count < 1000:
+        return counted(count, "byte")
+    value = count / 1000
+    for unit in _UNITS:
+        if value < 999.5 or unit == _UNITS[-1]:
+            break
+        value /= 1000
+    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+
+
 def _strategy(strategy: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
     """The strategy of a scan and the reason for it."""
     if strategy not in STRATEGIES:
@@ -226,10 +256,12 @@ def _strategy(strategy: str, snapshot: Snapshot, limit: int | None) -> tuple[str
     if strategy != "auto":
         return strategy, "asked for"
     tail = snapshot.segment
+    if not tail.commits:
+        return "forward", "there is no tail"
     if limit is not None:
         return "reverse", f"the newest commits may hold the {counted(limit, 'file')} asked for"
     if len(tail.commits) > snapshot.commits.limits.guesses:
         return "reverse", f"a tail of {counted(len(tail.commits), 'commit')} is emitted while it is fetched"
     if tail.tail_bytes > _SMALL_TAIL:
-        return "reverse", f"a tail of {counted(tail.tail_bytes, 'byte')} is emitted while it is read"
-    return "forward", f"a tail of {counted(tail.tail_bytes, 'byte')} is read at once"
+        return "reverse", f"a tail of {sized(tail.tail_bytes)} is emitted while it is read"
+    return "forward", f"a tail of {sized(tail.tail_bytes)} is read at once"

@@ -86,6 +86,7 @@ def _lists_in_order(location: Location) -> bool:
 
 
 def _client(location: Location, options: StoreOptions) -> ObjectStore:
+    _check_encryption(location, options)
     try:
         if location.scheme == "memory":
             return _memory(location.authority)
@@ -96,6 +97,20 @@ def _client(location: Location, options: StoreOptions) -> ObjectStore:
         return _azure(location, options)
     except (BaseError, ValueError, TypeError) as e:
         raise OptionError(f"{location.uri}: the storage options do not fit: {scrubbed(str(e))}") from None
+
+
+_TRUE = frozenset(["true", "1", "on", "yes", "y"])
+
+
+def _check_encryption(location: Location, options: StoreOptions) -> None:
+    """Refuse an endpoint without encryption that nobody allowed: obstore fails at every request, and not by name."""
+    endpoint = options.config.get("endpoint") or options.config.get("base_url") or ""
+    allowed = (options.client.get("allow_http", ""), options.config.get("use_emulator", ""))
+    if endpoint.lower().startswith("http://") and not any(value.lower() in _TRUE for value in allowed):
+        server = scrubbed(endpoint).partition("?")[0]
+        raise OptionError(
+            f"{location.uri}: the endpoint {server} is not encrypted; set the storage option allow_http=true"
+        )
 
 
 @cache

@@ -23,11 +23,18 @@ _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,80})</Code>")
 _SERVER = re.compile(r"https?://[^/\s?\"@]+")
 _QUERY = re.compile(r"\?[^\s\")]+")
 _USERINFO = re.compile(r"//[^/\s@]+:[^/\s@]+@")
+_PROSE = (
+    "a an the no not is was has have cannot could must should expired invalid missing malformed required rejected"
+    " unknown failed denied error unable unauthorized authentication authorization request"
+).replace(" ", "|")
+"""Words that tell what is wrong with a secret, where they follow its name: `token: expired`."""
 _KEYED = re.compile(
     r"(?i)((?:signature|sig|secret[a-z_ ]*|(?:access|account)[a-z_ ]*key|token|credential|authorization|password)"
-    r"\"?\s*[=:]\s*)(?:bearer |sharedkey )?[^\s,;&)]+"
+    rf"\"?\s*(?:=|:(?!\s+(?:{_PROSE})\b))\s*)(?:bearer |sharedkey )?[^\s,;&)]+"
 )
 _LONG = re.compile(r"[A-Za-z0-9+/_%\-]{60,}={0,2}")
+_MIXED = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9]).{12,}|.{60,}")
+"""A piece of a key between two slashes; directories and file names do not look so."""
 _MISSING_CONTAINER = (
     "NoSuchBucket",
     "ContainerNotFound",
@@ -49,7 +56,12 @@ def scrubbed(text: str) -> str:
     """One short line without queries, signatures, tokens and keys."""
     line = " ".join(text.partition("Debug source:")[0].split())
     line = _USERINFO.sub("//", _QUERY.sub("", line))
-    return _LONG.sub("…", _KEYED.sub(r"\1…", line))[:300]
+    return _LONG.sub(_without_key, _KEYED.sub(r"\1…", line))[:300]
+
+
+def _without_key(long: re.Match[str]) -> str:
+    """A long run of characters, unless it is a key: a path is long, too."""
+    return "…" if any(map(_MIXED.fullmatch, long[0].rstrip("=").split("/"))) else long[0]
 
 
 @contextmanager

@@ -6,6 +6,7 @@ faulty store in a test is retried by the very code that retries a real one.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -18,6 +19,8 @@ from delta_sidecar.storage.requests import fetch_ranges
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -35,8 +38,13 @@ class Attempts:
         self._first = self._first if self.failures else now
         if self.failures >= retry.max_retries or now - self._first > retry.retry_timeout:
             raise _given_up(error, self.failures) from error
-        self.sleep(self._pause())
+        pause = self._pause()
         self.failures += 1
+        attempt = self.failures + 1
+        _log.info(
+            "%s; attempt %d of %d in %.1f s", error, attempt, retry.max_retries + 1, pause, extra={"attempt": attempt}
+        )
+        self.sleep(pause)
 
     def progressed(self) -> None:
         """Bytes came: a long transfer may fail more often than a short one."""

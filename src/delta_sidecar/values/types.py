@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from delta_sidecar.errors import CorruptLogError, UnknownColumnError, UnsupportedTypeError
+from delta_sidecar.errors import CorruptLogError, UnknownColumnError, UnsupportedTypeError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,10 @@ class StructType:
         for part in parts:
             child = level.find(part) if isinstance(level, StructType) else None
             if child is None:
-                known = ", ".join(level.names[:20]) if isinstance(level, StructType) else "none"
-                raise UnknownColumnError(f"no column {'.'.join(parts)!r} in the table; columns here: {known}")
+                names = level.names if isinstance(level, StructType) else []
+                near = did_you_mean(part, names)
+                known = ", ".join(names[:20]) or "none"
+                raise UnknownColumnError(f"no column {'.'.join(parts)!r} in the table{near}; columns here: {known}")
             chain.append(child)
             level = child.type
         return tuple(chain)

@@ -36,6 +36,10 @@ WholeBuild: TypeAlias = Callable[[Build], list[PartEntry]]
 """Builds every part of a large table: Spark does."""
 
 
+ON_SPARK = "built on Spark"
+"""How the reason begins where an index is built there."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildReport:
     """What a build of an index did: the return value of `build_index`.
@@ -191,11 +195,11 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
     if chosen == "process" or (count is not None and count <= limit):
         parts = build_whole(build, notes)
         files = sum(part.rows for part in parts)
-        why = "it was asked for" if count is None else f"Spark from {limit:,} on"
+        why = "it was asked for" if count is None else f"Spark builds more than {limit:,}"
         build.reason = f"{files:,} files: built in one process; {why}"
         return _Made(parts, "full", "process")
     why = "it was asked for" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
-    build.reason = f"built on Spark; {why}"
+    build.reason = f"{ON_SPARK}; {why}"
     build.progress(build.reason)
     if whole is None:
         raise InputError(
