@@ -99,8 +99,15 @@ def test_files_of_several_shapes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-@pytest.mark.parametrize("options", [None, {"dictionary_columns": ["s"]}, {"read_options": pds.ParquetReadOptions()}])
-def test_times_beyond_nanoseconds(tmp_path: Path, kind: str, options: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        None,
+        pds.ParquetReadOptions(),
+        *(pds.ParquetReadOptions(coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")),
+    ],
+)
+def test_times_beyond_nanoseconds(tmp_path: Path, kind: str, options: pds.ParquetReadOptions | None) -> None:
     """INT96 holds any day; 64 bits of nanoseconds hold 1677 to 2262."""
     times = pa.array([EARLY, LATE, dt.datetime(2026, 2, 3), None], pa.timestamp("us"))
     table = made(tmp_path, {"t": kind}, pa.table({"t": times}), use_deprecated_int96_timestamps=True)
