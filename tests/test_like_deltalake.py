@@ -5,20 +5,32 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
+import re
+import shutil
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import deltalake
 import pyarrow as pa
 import pyarrow.dataset as pds
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from deltalake.exceptions import DeltaProtocolError
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.errors import CorruptDataError, InputError, NotOfferedError, UnknownColumnError
+from delta_sidecar.errors import (
+    CorruptDataError,
+    InputError,
+    NotOfferedError,
+    UnknownColumnError,
+    UnsupportedTableError,
+    VersionNotFoundError,
+)
 from delta_sidecar.index.build.build import build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import DeletionVector, add, column
@@ -146,14 +158,19 @@ def test_add_actions_of_files_with_some_statistics(tmp_path: Path) -> None:
     assert listed(DeltaTable(tmp_path).get_add_actions()) == found, "whatever the listing is read from"
 
 
+def mapped_column(name: str, number: int) -> dict[str, Any]:
+    mapping = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": f"col-{number}"}
+    return column(name, "long", metadata=mapping)
+
+
 def test_add_actions_have_logical_names(tmp_path: Path) -> None:
     """`deltalake` shows physical names in statistics, logical ones in partition values."""
-    mapped = [
-        column(name, "long", metadata={"delta.columnMapping.id": n, "delta.columnMapping.physicalName": f"col-{n}"})
-        for n, name in enumerate(("x", "p"))
-    ]
     log = LogBuilder(tmp_path).protocol(2, 5)
-    log.metadata(mapped, partition_by=["p"], configuration={"delta.columnMapping.mode": "name"})
+    log.metadata(
+        [mapped_column("x", 0), mapped_column("p", 1)],
+        partition_by=["p"],
+        configuration={"delta.columnMapping.mode": "name"},
+    )
     stats = {"numRecords": 5, "minValues": {"col-0": 1}, "maxValues": {"col-0": 2}, "nullCount": {"col-0": 0}}
     log.commit(add("a.parquet", stats=stats, partition={"col-1": "7"}))
     (found,) = DeltaTable(tmp_path).get_add_actions(flatten=True).to_pylist()
@@ -377,6 +394,28 @@ def test_filters_of_pyarrow(tmp_path: Path) -> None:
         table.to_pyarrow_table(columns=["nope"], filters=expression)
 
 
+def test_a_file_system_of_pyarrow(tmp_path: Path) -> None:
+    """Rows come from the files there: a copy of the data files, elsewhere."""
+    table, copied = tmp_path / "table", tmp_path / "copied"
+    write_deltalake(table, pa.table({"id": range(6), "p": ["x y", "z"] * 3}), partition_by=["p"])
+    shutil.copytree(table, copied)
+    for path in [*table.rglob("*.parquet")]:
+        path.unlink()
+    here = pa_fs.SubTreeFileSystem(str(copied), pa_fs.LocalFileSystem())
+    ours = DeltaTable(table)
+    assert sorted(ours.to_pyarrow_table(filesystem=here)["id"].to_pylist()) == [*range(6)]
+    assert sorted(ours.to_pandas(filesystem=here, filters="id > 3")["id"]) == [4, 5]
+    assert sorted(ours.to_pandas(filesystem=here, filters=pds.field("id") > 3)["id"]) == [4, 5]
+    assert sorted(ours.to_pyarrow_dataset(filesystem=here).to_table()["id"].to_pylist()) == [*range(6)]
+    theirs = deltalake.DeltaTable(table)
+    assert sorted(theirs.to_pyarrow_dataset(filesystem=here).to_table()["id"].to_pylist()) == [*range(6)]
+    empty = pa_fs.SubTreeFileSystem(str(table), pa_fs.LocalFileSystem())
+    with pytest.raises(CorruptDataError, match="missing"):
+        ours.to_pyarrow_table(filesystem=empty)
+    with pytest.raises(InputError, match=r"pyarrow\.fs\.FileSystem"):
+        ours.to_pandas(filesystem="s3://bucket")
+
+
 # What the table does not do
 
 
@@ -414,3 +453,121 @@ def test_what_is_not_offered_is_no_trap_for_consoles(tmp_path: Path) -> None:
     assert hasattr(DeltaTable, "optimize")
     assert not hasattr(DeltaTable.optimize, "_repr_html_")
     copy.copy(DeltaTable.optimize)
+
+
+# What the guide says
+
+
+def sections_of_the_guide() -> dict[str, str]:
+    page = Path(__file__).resolve().parents[1] / "docs" / "guide" / "coming-from-deltalake.md"
+    return dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page.read_text(), re.DOTALL | re.MULTILINE))
+
+
+def names_in_rows(section: str) -> list[str]:
+    """The names that the rows of a section's table begin with."""
+    _, names = sections_of_the_guide()[section].split("|---|---|")
+    return re.findall(r"^\| `(\w+)", names, re.MULTILINE)
+
+
+@pytest.fixture
+def telemetry(tmp_path: Path) -> Path:
+    """Three versions: two partitions, a commit with an application's version, one that adds to a partition."""
+    root = tmp_path / "my table"
+    rows = pa.table({"id": range(6), "text": ["a", None] * 3, "p": ["x", None] * 3})
+    write_deltalake(root, rows, partition_by=["p"], name="telemetry", description="of sensors")
+    application = deltalake.CommitProperties(app_transactions=[deltalake.Transaction("app", 7)])
+    write_deltalake(root, rows, mode="append", commit_properties=application)
+    write_deltalake(root, rows.slice(0, 1), mode="append")
+    return root
+
+
+def by_id(rows: pa.Table) -> list[dict[str, Any]]:
+    return sorted(rows.to_pylist(), key=lambda row: (row["id"], row.get("p") or ""))
+
+
+def moved(table: Any) -> Any:
+    table.update_incremental()
+    return table.version()
+
+
+SAME: dict[str, Callable[[Any], Any]] = {
+    "DeltaTable": lambda t: type(t)(t.table_uri, 1, {}).version(),
+    "is_deltatable": lambda t: (type(t).is_deltatable(t.table_uri, {}), type(t).is_deltatable(t.table_uri + "/p=x")),
+    "version": lambda t: t.version(),
+    "protocol": lambda t: t.protocol()._asdict(),
+    "metadata": lambda t: [
+        getattr(t.metadata(), name)
+        for name in ("id", "name", "description", "partition_columns", "created_time", "configuration")
+    ],
+    "history": lambda t: (t.history(), t.history(2)),
+    "update_incremental": lambda t: moved(type(t)(t.table_uri, version=0)),
+    "transaction_version": lambda t: (t.transaction_version("app"), t.transaction_version("other")),
+    "count": lambda t: t.count(),
+    "partitions": lambda t: sorted(map(sorted_items, t.partitions(file_pruning_predicate="p = 'x'"))),
+    "get_add_actions": lambda t: listed(t.get_add_actions(flatten=True)),
+    "deletion_vectors": lambda t: pa.table(t.deletion_vectors().read_all()).to_pylist(),
+    "table_config": lambda t: (t.table_config._fields, t.table_config.without_files),
+    "to_pyarrow_table": lambda t: by_id(t.to_pyarrow_table(columns=["id", "p"], filters=[("id", ">", 2)])),
+    "to_pandas": lambda t: sorted(t.to_pandas(filters=[[("id", "=", 1)], [("p", "=", "x")]])["id"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", names_in_rows("Same"))
+def test_the_same(telemetry: Path, name: str) -> None:
+    assert SAME[name](DeltaTable(telemetry)) == SAME[name](deltalake.DeltaTable(telemetry))
+
+
+def test_every_claim_of_sameness_is_tried() -> None:
+    assert names_in_rows("Same") == list(SAME)
+
+
+def test_the_differences(telemetry: Path, tmp_path: Path) -> None:
+    """Row by row, what the guide says of both libraries."""
+    ours, theirs = DeltaTable(telemetry), deltalake.DeltaTable(telemetry)
+    assert (ours.table_uri, theirs.table_uri) == (str(telemetry), telemetry.as_uri() + "/")
+    write_deltalake(tmp_path / "other", WIDE)
+    assert theirs == deltalake.DeltaTable(tmp_path / "other")
+    assert ours != DeltaTable(tmp_path / "other")
+    for unknown in ("from_json", "from_arrow"):
+        assert hasattr(theirs.schema(), unknown)
+        assert not hasattr(ours.schema(), unknown)
+    for outside, version in (("1999-01-01T00:00:00Z", 0), ("2999-01-01T00:00:00Z", 2)):
+        theirs.load_as_version(outside)
+        assert theirs.version() == version
+        with pytest.raises(VersionNotFoundError):
+            ours.load_as_version(outside)
+    now = dt.datetime.fromtimestamp(ours.history(1)[0]["timestamp"] / 1000, dt.UTC).replace(tzinfo=None).isoformat()
+    with pytest.raises(Exception, match="Failed to parse datetime"):
+        theirs.load_as_version(now)
+    assert set(ours.file_uris()) == set(map(unquote, theirs.file_uris()))
+    assert isinstance(ours.scan(["id"], "id = 1"), pa.RecordBatchReader)
+    assert sorted(ours.scan(["id"], "id = 1").read_all()["id"].to_pylist()) == [1, 1]
+    above, beyond = pds.field("p") == "x", pds.field("id") > 100
+    datasets = ours.to_pyarrow_dataset(), theirs.to_pyarrow_dataset()
+    assert [len(list(dataset.get_fragments(above))) for dataset in datasets] == [3, 3]
+    assert [len(list(dataset.get_fragments(beyond))) for dataset in datasets] == [5, 0]
+    assert ours.to_pyarrow_dataset(file_pruning_predicate="id > 100").get_fragments() == []
+    assert ours.file_uris([("p", "=", "x")], file_pruning_predicate="id > 100") == []
+    with pytest.raises(ValueError, match="pass only"):
+        theirs.file_uris([("p", "=", "x")], file_pruning_predicate="id > 100")
+
+
+@pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
+def test_tables_without_a_dataset(tmp_path: Path, name: str) -> None:
+    if name == "deletion vectors":
+        root = with_vectors(tmp_path, {"numRecords": 5})
+    else:
+        root = tmp_path
+        log = LogBuilder(root).protocol(3, 7, features=["columnMapping"])
+        log.metadata([mapped_column("x", 0)], configuration={"delta.columnMapping.mode": "name"}).commit(add("a"))
+    for table, error in ((DeltaTable(root), UnsupportedTableError), (deltalake.DeltaTable(root), DeltaProtocolError)):
+        with pytest.raises(error):
+            table.to_pyarrow_dataset()
+
+
+def test_the_row_count_without_statistics(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
+    size = (tmp_path / "a.parquet").stat().st_size
+    LogBuilder(tmp_path).metadata({"x": "long"}).commit(add("a.parquet", size=size))
+    assert (DeltaTable(tmp_path).count(), deltalake.DeltaTable(tmp_path).count()) == (3, 0)

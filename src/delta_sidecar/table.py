@@ -39,6 +39,7 @@ from delta_sidecar.values.types import StructType
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow.dataset as pds
+    import pyarrow.fs as pa_fs
 
     from delta_sidecar.data.dataset import DeltaDataset
     from delta_sidecar.data.row_stream import RowStream
@@ -354,22 +355,22 @@ class DeltaTable:
         self,
         partitions: Filters | None = None,
         columns: Sequence[str] | None = None,
-        filesystem: None = None,
+        filesystem: pa_fs.FileSystem | None = None,
         filters: str | Filters | pc.Expression | None = None,
     ) -> pa.Table:
         """The rows in memory. A pyarrow expression as `filters` is applied to the rows of all files; SQL text and
-        tuples also leave files out."""
-        _refuse_filesystem(filesystem)
+        tuples also leave files out. Files are read through `filesystem`, whose root is the table, if it is given."""
+        store = self._store_on(filesystem)
         if isinstance(filters, pc.Expression):
-            return self._filtered(self._bind(partitions), columns, filters)
-        with self._rows(_all_of([self._bind(partitions), self._bind(filters)]), columns, None) as rows:
+            return self._filtered(self._bind(partitions), columns, filters, store)
+        with self._rows(_all_of([self._bind(partitions), self._bind(filters)]), columns, None, store) as rows:
             return pa.Table.from_batches(list(rows), rows.schema)
 
     def to_pandas(
         self,
         partitions: Filters | None = None,
         columns: Sequence[str] | None = None,
-        filesystem: None = None,
+        filesystem: pa_fs.FileSystem | None = None,
         filters: str | Filters | pc.Expression | None = None,
         types_mapper: Any = None,
     ) -> pd.DataFrame:
@@ -380,7 +381,7 @@ class DeltaTable:
     def to_pyarrow_dataset(
         self,
         partitions: Filters | None = None,
-        filesystem: None = None,
+        filesystem: pa_fs.FileSystem | None = None,
         parquet_read_options: pds.ParquetReadOptions | None = None,
         schema: pa.Schema | None = None,
         as_large_types: bool = False,
@@ -392,7 +393,7 @@ class DeltaTable:
         instead; its names are those of the table."""
         from delta_sidecar.data.dataset import make_dataset
 
-        _refuse_filesystem(filesystem)
+        store = self._store_on(filesystem)
         bound = _all_of([self._bind(partitions), self._bind(file_pruning_predicate)])
         with self._scan(bound, _FILE_COLUMNS, None, None) as scan:
             return make_dataset(
@@ -400,9 +401,9 @@ class DeltaTable:
                 self.schema(),
                 self._snapshot.partition_columns,
                 self._snapshot.mapping_mode,
-                self._store,
+                self._store if store is None else store,
                 self._settings.partition_timezone,
-                partial(self._rows_of, predicate=None, limit=None),
+                partial(self._rows_of, predicate=None, limit=None, store=store),
                 self.schema().to_arrow(as_large_types) if schema is None else schema,
                 parquet_read_options,
             )
@@ -418,7 +419,7 @@ class DeltaTable:
     cleanup_metadata = _NotOffered(f"{_WRITERS}; Spark cleans the log by itself after a checkpoint")
     compact_logs = _NotOffered("use the deltalake package")
     create = _NotOffered(f"{_WRITERS}, or `sidecar ingest`, which creates the table it fills")
-    create_checkpoint = _NotOffered(f"{_WRITERS}, or `sidecar maintain`")
+    create_checkpoint = _NotOffered(f"{_WRITERS}, or `sidecar maintain --only checkpoint`")
     create_write_transaction = _NotOffered("use the deltalake package, or write files with Spark or `sidecar ingest`")
     delete = _NotOffered(f"{_WRITERS} (DELETE FROM)")
     generate = _NotOffered(f"{_WRITERS} (GENERATE symlink_format_manifest)")
@@ -441,21 +442,39 @@ class DeltaTable:
     ) -> FileScan:
         return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy)
 
-    def _rows(self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None) -> RowStream:
+    def _store_on(self, filesystem: object) -> Store | None:
+        """The table's files in a file system of the user's; None without one."""
+        if filesystem is None:
+            return None
+        from delta_sidecar.data.filesystem_store import FilesystemStore, checked_filesystem
+
+        return FilesystemStore(checked_filesystem(filesystem), self._store.root_uri)
+
+    def _rows(
+        self,
+        predicate: Expression | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        store: Store | None = None,
+    ) -> RowStream:
         if not self.schema().fields:
             raise CorruptLogError(f"{self.table_uri} has no schema: its files can be listed, its rows not read")
         files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
-        return self._rows_of(iter(files), columns, predicate, limit)
+        return self._rows_of(iter(files), columns, predicate, limit, store)
 
     def _filtered(
-        self, predicate: Expression | None, columns: Sequence[str] | None, expression: pc.Expression
+        self,
+        predicate: Expression | None,
+        columns: Sequence[str] | None,
+        expression: pc.Expression,
+        store: Store | None,
     ) -> pa.Table:
         """The rows that a pyarrow expression is true of."""
         import pyarrow.dataset as pds
 
         if columns is not None:
             self.schema().select(columns)
-        with self._rows(predicate, None, None) as rows:
+        with self._rows(predicate, None, None, store) as rows:
             scanner = pds.Scanner.from_batches(rows.to_reader(), columns=columns, filter=expression)
             return scanner.to_table()
 
@@ -465,14 +484,15 @@ class DeltaTable:
         columns: Sequence[str] | None,
         predicate: Expression | None,
         limit: int | None,
+        store: Store | None = None,
     ) -> RowStream:
-        """The rows of files of a listing."""
+        """The rows of files of a listing, read from the table's own store or from another that has them."""
         from delta_sidecar.data.row_scan import read_rows
 
         settings = self._settings
         return read_rows(
             files,
-            self._store,
+            self._store if store is None else store,
             self.schema(),
             self._snapshot.partition_columns,
             mapping_mode=self._snapshot.mapping_mode,
@@ -514,8 +534,3 @@ def _milliseconds(instant: str | datetime) -> int:
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
     elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
     return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + elapsed.microseconds // 1000
-
-
-def _refuse_filesystem(filesystem: object) -> None:
-    if filesystem is not None:
-        raise InputError("filesystem is not taken; give storage_options to DeltaTable instead")
