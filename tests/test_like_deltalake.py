@@ -375,6 +375,8 @@ def test_read_options(tmp_path: Path) -> None:
     options = pds.ParquetReadOptions(dictionary_columns=["text", "p"])
     found = DeltaTable(tmp_path).to_pyarrow_dataset(parquet_read_options=options).to_table()
     assert found.schema.field("text").type == pa.dictionary(pa.int32(), pa.string())
+    again = DeltaTable(tmp_path).to_pyarrow_dataset(parquet_read_options=options, schema=found.schema)
+    assert again.to_table() == found, "a schema may say it, too"
     assert found.schema.field("p").type == pa.string(), "a partition value is not in the file"
     assert found.to_pylist() == [{"text": "a", "p": "x"}, {"text": "b", "p": "x"}]
     assert options.coerce_int96_timestamp_unit == "ns", "the user's object stays as it is"

@@ -31,7 +31,7 @@ RowsOf: TypeAlias = Callable[[Iterator[pa.RecordBatch], Sequence[str] | None], R
 
 _FOOTERS_AT_ONCE: Final = 16
 _READ_OPTIONS: Final = ("dictionary_columns", "coerce_int96_timestamp_unit", "binary_type", "list_type")
-"""What pyarrow's read options have; the last two came with pyarrow 21."""
+"""All that pyarrow's read options have: a copy is made of them, the user's object stays as it is."""
 
 
 class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
@@ -129,16 +129,14 @@ def make_dataset(
     places = _Places(store)
     _refuse_unknown_columns(arrow_schema, schema)
     parquet = _format(read_options)
-    arrow_schema = _with_dictionaries(arrow_schema, parquet.read_options.dictionary_columns - set(partition_columns))
+    partition = [Column((schema.resolve([name])[0],), is_partition=True) for name in partition_columns]
+    arrow_schema = _with_dictionaries(arrow_schema, parquet.read_options.dictionary_columns - set(map(str, partition)))
+    columns = {c: arrow_schema.field(str(c)).type for c in partition if str(c) in arrow_schema.names}
     contents = _Contents(schema, partition_columns, rows_of)
-    columns = [Column((schema.resolve([name])[0],), is_partition=True) for name in partition_columns]
-    typed = {
-        str(column): arrow_schema.field(str(column)).type for column in columns if str(column) in arrow_schema.names
-    }
     fragments: list[pds.Fragment] = []
     for batch in files:
         _refuse_deletion_vectors(batch)
-        expressions = _partition_expressions(batch, [c for c in columns if str(c) in typed], typed, partition_timezone)
+        expressions = _partition_expressions(batch, columns, partition_timezone)
         paths = [places.path(path) for path in batch.column("path").to_pylist()]
         contents.add(batch, paths)
         for path, expression in zip(paths, expressions, strict=True):
@@ -156,7 +154,7 @@ def _format(given: pds.ParquetReadOptions | None) -> pds.ParquetFileFormat:
         raise InputError(
             f"parquet_read_options takes a pyarrow.dataset.ParquetReadOptions, not a {type(given).__name__}"
         )
-    options = {name: getattr(given, name) for name in _READ_OPTIONS if hasattr(given, name)}
+    options = {} if given is None else {name: getattr(given, name) for name in _READ_OPTIONS}
     if options.get("coerce_int96_timestamp_unit", "ns") == "ns":
         options["coerce_int96_timestamp_unit"] = "us"
     return pds.ParquetFileFormat(read_options=pds.ParquetReadOptions(**options))
@@ -164,7 +162,8 @@ def _format(given: pds.ParquetReadOptions | None) -> pds.ParquetFileFormat:
 
 def _with_dictionaries(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
     """The schema of rows whose columns of these names are read as dictionaries."""
-    fields = [f.with_type(pa.dictionary(pa.int32(), f.type)) if f.name in names else f for f in schema]
+    coded = [f.name in names and not pa.types.is_dictionary(f.type) for f in schema]
+    fields = [f.with_type(pa.dictionary(pa.int32(), f.type)) if c else f for f, c in zip(schema, coded, strict=True)]
     return pa.schema(fields, schema.metadata)
 
 
@@ -208,14 +207,14 @@ def _refuse_deletion_vectors(batch: pa.RecordBatch) -> None:
 
 
 def _partition_expressions(
-    batch: pa.RecordBatch, columns: Sequence[Column], types: Mapping[str, pa.DataType], timezone: str
+    batch: pa.RecordBatch, columns: Mapping[Column, pa.DataType], timezone: str
 ) -> list[pds.Expression | None]:
     """What is known of every row of each file."""
     if not columns:
         return [None] * batch.num_rows
     typed = [partition_array(batch.column("partition_values"), c.fields[0], timezone, strict=True) for c in columns]
     return [
-        _conjunction([_equals(c, values[row], types[str(c)]) for c, values in zip(columns, typed, strict=True)])
+        _conjunction([_equals(c, values[row], columns[c]) for c, values in zip(columns, typed, strict=True)])
         for row in range(batch.num_rows)
     ]
 

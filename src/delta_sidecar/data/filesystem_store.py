@@ -14,12 +14,13 @@ from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta
 
 
 def checked_filesystem(given: object) -> pa_fs.FileSystem:
-    """The file system a user gives: pyarrow's, or one of fsspec."""
+    """The file system a user gives; what is not pyarrow's is refused."""
     if isinstance(given, pa_fs.FileSystem):
         return given
-    if hasattr(given, "protocol") and hasattr(given, "cat_file"):
-        return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(given))
-    raise InputError(f"filesystem takes a pyarrow.fs.FileSystem whose root is the table, not a {type(given).__name__}")
+    raise InputError(
+        f"filesystem takes a pyarrow.fs.FileSystem whose root is the table, not a {type(given).__name__}; "
+        "wrap one of fsspec as PyFileSystem(FSSpecHandler(…))"
+    )
 
 
 class FilesystemStore:
