@@ -23,6 +23,7 @@ CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
+LOWEST := $(CACHE)/lowest
 EXTRAS := spark,avro,engines,pandas,docs,dev
 
 .PHONY: help
@@ -44,6 +45,15 @@ test: setup lint ## Lint, types, import rules, and all tests
 .PHONY: check
 check: lint ## Lint, and the tests that need no server, with fewer random cases: for every change
 	$(BIN)/python -m pytest -n logical --dist loadgroup -m "not server and not slow" --hypothesis-profile check $(PYTEST_ARGS)
+
+.PHONY: lowest
+lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares
+	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(LOWEST)
+	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas]' \
+	  $$(grep -E '^(boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
+	  -W ignore::DeprecationWarning -p no:cacheprovider tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data \
+	  tests/pipeline/test_avro.py tests/predicates tests/scan $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules

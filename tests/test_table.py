@@ -112,6 +112,7 @@ def test_add_actions_and_stats(root: Path) -> None:
     actions = table.get_add_actions()
     assert actions.num_rows == 4
     assert sum(actions["num_records"].to_pylist()) == 12
+    assert actions["size_bytes"].to_pylist() == table.scan_files(columns=["size"]).read_all()["size"].to_pylist()
     first = actions["path"][0].as_py()
     found = table.get_stats_for_files([first, "not-there"], ["id"]).to_pydict()
     assert found["path"] == [first]

@@ -6,6 +6,7 @@ DeltaSidecarError
 │   ├── VersionNotFoundError    no such version, or it can no longer be rebuilt
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
 │   ├── UnknownColumnError      no such column
+│   ├── NotOfferedError         another tool does that: the message names it
 │   ├── ConsumedStreamError     the stream was read or closed before: ask for another
 │   ├── PositionError           a listing cannot go on after that position: list from the start
 │   └── OptionError             an option or storage option is wrong
@@ -56,6 +57,10 @@ class PredicateError(InputError):
 
 class UnknownColumnError(InputError):
     """No such column."""
+
+
+class NotOfferedError(InputError):
+    """The call writes, or does something else that this reader leaves to other tools."""
 
 
 class ConsumedStreamError(InputError):

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from delta_sidecar.errors import (
     CorruptLogError,
     CorruptTableError,
     InputError,
+    NotOfferedError,
     TableNotFoundError,
     UnsupportedTableError,
 )
@@ -30,7 +32,7 @@ from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan, checked_limit
 from delta_sidecar.scan.scan_position import ScanPosition
 from delta_sidecar.settings import Settings, settings_of
-from delta_sidecar.storage import open_store, parse_location, resolve_log_path
+from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.given_store import store_at
 from delta_sidecar.storage.metered import Cost, MeteredStore
@@ -38,6 +40,8 @@ from delta_sidecar.values.types import StructType
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.dataset as pds
+    import pyarrow.fs as pa_fs
 
     from delta_sidecar.data.dataset import DeltaDataset
     from delta_sidecar.data.row_stream import RowStream
@@ -76,6 +80,45 @@ class ProtocolVersions(NamedTuple):
     min_writer_version: int
     writer_features: list[str] | None
     reader_features: list[str] | None
+
+
+class TableConfig(NamedTuple):
+    """How the table is loaded, in `deltalake`'s words."""
+
+    without_files: bool
+    """Always False: files are never loaded ahead, and always there when they are asked for."""
+    log_buffer_size: int
+    """Commits fetched at once."""
+    skip_stats: bool
+    """Always False, for the same reason."""
+
+
+class _NotOffered:
+    """Stands for what `deltalake` has under that name and this table has not: a call, or whatever is asked of it, is
+    an error that names the tool to use."""
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<DeltaTable.{self._name}: not offered>"
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise self._error()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # Copying, pickling and consoles look for names with underscores, and must find that there are none.
+        raise AttributeError(name) if name.startswith("_") else self._error()
+
+    def _error(self) -> NotOfferedError:
+        return NotOfferedError(f"DeltaTable.{self._name} is not offered: this table is for reading; {self._instead}")
+
+
+_WRITERS: Final = "use the deltalake package or Spark"
 
 
 class DeltaTable:
@@ -161,6 +204,15 @@ class DeltaTable:
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same version of the table at the same place. A table can be moved to another version, so
+        it has no hash."""
+        if not isinstance(other, DeltaTable):
+            return NotImplemented
+        return (self.table_uri, self.version()) == (other.table_uri, other.version())
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __reduce__(self) -> tuple[Any, ...]:
         if self._given_store is not None:
             _check_pickles(self._given_store, self)
@@ -241,6 +293,11 @@ class DeltaTable:
         return ProtocolVersions(
             protocol.minReaderVersion, protocol.minWriterVersion, protocol.writerFeatures, protocol.readerFeatures
         )
+
+    @property
+    def table_config(self) -> TableConfig:
+        """How the table is loaded, in `deltalake`'s words; `settings` are all options."""
+        return TableConfig(False, self._settings.commit_parallelism, False)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What each commit up to this version says of itself, newest first."""
@@ -331,20 +388,39 @@ class DeltaTable:
         """Where a file of the log is: `path` as the log has it."""
         return resolve_log_path(parse_location(self._store.root_uri), path).text
 
-    def partitions(self, partition_filters: Filters | None = None) -> list[dict[str, str | None]]:
-        """The distinct partition values of the live files, by logical name."""
+    def partitions(
+        self,
+        partition_filters: Filters | None = None,
+        *,
+        file_pruning_predicate: str | Filters | None = None,
+    ) -> list[dict[str, str | None]]:
+        """The distinct partition values of the live files, by logical name, as the log writes them; none for a table
+        without partition columns."""
+        if not self._snapshot.partition_columns:
+            return []
+        bound = _all_of([self._bind(partition_filters), self._bind(file_pruning_predicate)])
         physical = {self.schema().resolve([c])[0].physical_name: c for c in self._snapshot.partition_columns}
-        with self._scan(self._bind(partition_filters), ["path", "partition_values"], None, None) as scan:
+        with self._scan(bound, ["path", "partition_values"], None, None) as scan:
             seen = {id(f.partition_values): f.partition_values for f in file_infos(scan)}
         named = [{physical.get(k, k): v for k, v in values.items()} for values in seen.values()]
         return [dict(entries) for entries in dict.fromkeys(tuple(n.items()) for n in named)]
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
-        """The live files with all the log says of them, in memory; `flatten` has no effect, columns are flat."""
-        from delta_sidecar.log.file_schema import FILE_SCHEMA
+        """The live files in memory, as `deltalake` gives them: `path`, `size_bytes`, `modification_time`,
+        `num_records`, and typed structs `null_count`, `min`, `max` and `partition`; with `flatten`, columns `min.x`,
+        `partition.p` and so on instead of structs. `scan_files` streams all that the log says of a file."""
+        from delta_sidecar.scan.add_actions import add_actions
 
-        with self._scan(None, FILE_SCHEMA.names, None, None) as scan:
-            return scan.read_all()
+        return add_actions(self._snapshot, self._settings, flatten)
+
+    def deletion_vectors(self) -> pa.RecordBatchReader:
+        """The deletion vectors, of files that have one: `filepath`, the file's URI, and `selection_vector`, a list with
+        a boolean for each row of the file, False where it is deleted."""
+        from delta_sidecar.data.deletion_masks import FILE_COLUMNS, deletion_masks
+        from delta_sidecar.data.file_bytes import Sources
+
+        sources = Sources(self._store, self._open_store, self._settings.limits.small_file)
+        return deletion_masks(self._scan(None, FILE_COLUMNS, None, None), sources)
 
     def get_stats_for_files(self, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Statistics of some files, by the path the log has or by their place as `file_uris` gives it: `path` (the
@@ -380,20 +456,23 @@ class DeltaTable:
         self,
         partitions: Filters | None = None,
         columns: Sequence[str] | None = None,
-        filesystem: None = None,
-        filters: str | Filters | None = None,
+        filesystem: pa_fs.FileSystem | None = None,
+        filters: str | Filters | pc.Expression | None = None,
     ) -> pa.Table:
-        """The rows in memory."""
-        _refuse_filesystem(filesystem)
-        with self._rows(_all_of([self._bind(partitions), self._bind(filters)]), columns, None) as rows:
+        """The rows in memory. A pyarrow expression as `filters` is applied to the rows of all files; SQL text and
+        tuples also leave files out. Files are read through `filesystem`, whose root is the table, if it is given."""
+        store = self._store_on(filesystem)
+        if isinstance(filters, pc.Expression):
+            return self._filtered(self._bind(partitions), columns, filters, store)
+        with self._rows(_all_of([self._bind(partitions), self._bind(filters)]), columns, None, store) as rows:
             return pa.Table.from_batches(list(rows), rows.schema)
 
     def to_pandas(
         self,
         partitions: Filters | None = None,
         columns: Sequence[str] | None = None,
-        filesystem: None = None,
-        filters: str | Filters | None = None,
+        filesystem: pa_fs.FileSystem | None = None,
+        filters: str | Filters | pc.Expression | None = None,
         types_mapper: Any = None,
     ) -> pd.DataFrame:
         """The rows as a pandas data frame."""
@@ -403,14 +482,19 @@ class DeltaTable:
     def to_pyarrow_dataset(
         self,
         partitions: Filters | None = None,
-        filesystem: None = None,
-        parquet_read_options: dict[str, Any] | None = None,
+        filesystem: pa_fs.FileSystem | None = None,
+        parquet_read_options: pds.ParquetReadOptions | None = None,
+        schema: pa.Schema | None = None,
+        as_large_types: bool = False,
         file_pruning_predicate: str | Filters | None = None,
     ) -> DeltaDataset:
-        """The files as a pyarrow dataset; refused for tables whose rows are not just the rows of their files."""
+        """The files as a pyarrow dataset; refused for tables whose rows are not just the rows of their files.
+
+        With `as_large_types`, texts, bytes and lists have 64-bit offsets. `schema` gives the columns and their types
+        instead; its names are those of the table."""
         from delta_sidecar.data.dataset import make_dataset
 
-        _refuse_filesystem(filesystem)
+        store = self._store_on(filesystem)
         bound = _all_of([self._bind(partitions), self._bind(file_pruning_predicate)])
         with self._scan(bound, _FILE_COLUMNS, None, None) as scan:
             return make_dataset(
@@ -418,9 +502,10 @@ class DeltaTable:
                 self.schema(),
                 self._snapshot.partition_columns,
                 self._snapshot.mapping_mode,
-                self._store,
+                self._store if store is None else store,
                 self._settings.partition_timezone,
-                partial(self._rows_of, predicate=None, limit=None),
+                partial(self._rows_of, predicate=None, limit=None, store=store),
+                self.schema().to_arrow(as_large_types) if schema is None else schema,
                 parquet_read_options,
             )
 
@@ -428,6 +513,24 @@ class DeltaTable:
         """The number of rows, from the log where it says so, else from the files."""
         with self._rows(None, [], None) as rows:
             return sum(batch.num_rows for batch in rows)
+
+    # What others do
+
+    alter = _NotOffered(f"{_WRITERS} (ALTER TABLE)")
+    cleanup_metadata = _NotOffered(f"{_WRITERS}; Spark cleans the log by itself after a checkpoint")
+    compact_logs = _NotOffered("use the deltalake package")
+    create = _NotOffered(f"{_WRITERS}, or `sidecar ingest`, which creates the table it fills")
+    create_checkpoint = _NotOffered(f"{_WRITERS}, or `sidecar maintain --only checkpoint`")
+    create_write_transaction = _NotOffered("use the deltalake package, or write files with Spark or `sidecar ingest`")
+    delete = _NotOffered(f"{_WRITERS} (DELETE FROM)")
+    generate = _NotOffered(f"{_WRITERS} (GENERATE symlink_format_manifest)")
+    load_cdf = _NotOffered(f"it reads one version, not its changes: {_WRITERS} (readChangeFeed)")
+    merge = _NotOffered(f"{_WRITERS} (MERGE INTO)")
+    optimize = _NotOffered(f"{_WRITERS} (OPTIMIZE), or `sidecar maintain`")
+    repair = _NotOffered("use the deltalake package, or FSCK REPAIR TABLE on Databricks")
+    restore = _NotOffered(f"{_WRITERS} (RESTORE TABLE); load_as_version reads an older version")
+    update = _NotOffered(f"{_WRITERS} (UPDATE); update_incremental reads the newest version")
+    vacuum = _NotOffered(f"{_WRITERS} (VACUUM), or `sidecar maintain`")
 
     def _bind(self, predicate: str | Filters | None) -> Expression | None:
         if predicate is None:
@@ -440,11 +543,41 @@ class DeltaTable:
     ) -> FileScan:
         return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy)
 
-    def _rows(self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None) -> RowStream:
+    def _store_on(self, filesystem: object) -> Store | None:
+        """The table's files in a file system of the user's; None without one."""
+        if filesystem is None:
+            return None
+        from delta_sidecar.data.filesystem_store import FilesystemStore, checked_filesystem
+
+        return FilesystemStore(checked_filesystem(filesystem), self._store.root_uri)
+
+    def _rows(
+        self,
+        predicate: Expression | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        store: Store | None = None,
+    ) -> RowStream:
         if not self.schema().fields:
             raise CorruptLogError(f"{self.table_uri} has no schema: its files can be listed, its rows not read")
         files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
-        return self._rows_of(iter(files), columns, predicate, limit)
+        return self._rows_of(iter(files), columns, predicate, limit, store)
+
+    def _filtered(
+        self,
+        predicate: Expression | None,
+        columns: Sequence[str] | None,
+        expression: pc.Expression,
+        store: Store | None,
+    ) -> pa.Table:
+        """The rows that a pyarrow expression is true of."""
+        import pyarrow.dataset as pds
+
+        if columns is not None:
+            self.schema().select(columns)
+        with self._rows(predicate, None, None, store) as rows:
+            scanner = pds.Scanner.from_batches(rows.to_reader(), columns=columns, filter=expression)
+            return scanner.to_table()
 
     def _rows_of(
         self,
@@ -452,14 +585,15 @@ class DeltaTable:
         columns: Sequence[str] | None,
         predicate: Expression | None,
         limit: int | None,
+        store: Store | None = None,
     ) -> RowStream:
-        """The rows of files of a listing."""
+        """The rows of files of a listing, read from the table's own store or from another that has them."""
         from delta_sidecar.data.row_scan import read_rows
 
         settings = self._settings
         return read_rows(
             files,
-            self._store,
+            self._store if store is None else store,
             self.schema(),
             self._snapshot.partition_columns,
             mapping_mode=self._snapshot.mapping_mode,
@@ -521,8 +655,3 @@ def _milliseconds(instant: str | datetime) -> int:
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
     elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
     return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + elapsed.microseconds // 1000
-
-
-def _refuse_filesystem(filesystem: object) -> None:
-    if filesystem is not None:
-        raise InputError("filesystem is not taken; give storage_options to DeltaTable instead")

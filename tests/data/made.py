@@ -8,9 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from delta_sidecar.values.types import DataType, PrimitiveType, StructField, StructType
 from tests.data.listing import Listing
+
+writes_early_int96 = pytest.mark.skipif(
+    int(pa.__version__.partition(".")[0]) < 23, reason="pyarrow before 23 writes other times than those before 1677"
+)
 
 
 def column(name: str, data_type: DataType | str, physical: str = "", field_id: int | None = None) -> StructField:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
+from tests.data.made import writes_early_int96
 
 INNER = {
     "type": "struct",
@@ -99,8 +100,16 @@ def test_files_of_several_shapes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
-@pytest.mark.parametrize("options", [None, {"dictionary_columns": ["s"]}, {"read_options": pds.ParquetReadOptions()}])
-def test_times_beyond_nanoseconds(tmp_path: Path, kind: str, options: dict[str, Any] | None) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        None,
+        pds.ParquetReadOptions(),
+        *(pds.ParquetReadOptions(coerce_int96_timestamp_unit=unit) for unit in ("ns", "us")),
+    ],
+)
+@writes_early_int96
+def test_times_beyond_nanoseconds(tmp_path: Path, kind: str, options: pds.ParquetReadOptions | None) -> None:
     """INT96 holds any day; 64 bits of nanoseconds hold 1677 to 2262."""
     times = pa.array([EARLY, LATE, dt.datetime(2026, 2, 3), None], pa.timestamp("us"))
     table = made(tmp_path, {"t": kind}, pa.table({"t": times}), use_deprecated_int96_timestamps=True)
@@ -128,3 +137,37 @@ def test_footers_are_read_once(tmp_path: Path) -> None:
     first = len(store.requests) - before
     assert dataset.count_rows() == 5
     assert len(store.requests) - before == first, "the footers are known"
+
+
+def by_duckdb(dataset: pds.Dataset) -> list[tuple[int, str]]:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.register("events", dataset)
+        return connection.execute("select id, p from events where id > 1 order by id").fetchall()
+
+
+def by_polars(dataset: pds.Dataset) -> list[tuple[int, str]]:
+    import polars as pl
+
+    return pl.scan_pyarrow_dataset(dataset).filter(pl.col("id") > 1).sort("id").select("id", "p").collect().rows()
+
+
+def by_datafusion(dataset: pds.Dataset) -> list[tuple[int, str]]:
+    from datafusion import SessionContext
+
+    context = SessionContext()
+    context.register_dataset("events", dataset)
+    found = context.sql("select id, p from events where id > 1 order by id").to_pydict()
+    return list(zip(found["id"], found["p"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("query", "name"),
+    [(by_duckdb, "id"), (by_duckdb, "ID"), (by_polars, "id"), (by_polars, "ID"), (by_datafusion, "id")],
+)
+def test_engines_read_it(tmp_path: Path, query: Callable[[pds.Dataset], list[tuple[int, str]]], name: str) -> None:
+    """DataFusion reads fragments one by one, which find a column by its exact name alone."""
+    files = [pa.table({name: [1, 2]}), pa.table({name: [3]})]
+    table = made(tmp_path, {"id": "long", "p": "string"}, *files, partition_by=("p",))
+    assert query(table.to_pyarrow_dataset()) == [(2, "0"), (3, "1")]

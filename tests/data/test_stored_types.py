@@ -13,7 +13,7 @@ import pytest
 from delta_sidecar.errors import CorruptDataError, UnsupportedTypeError
 from delta_sidecar.values.types import ArrayType, DataType, DecimalType, MapType, PrimitiveType, UnknownType, arrow_type
 from tests.data.listing import Listing
-from tests.data.made import column, made_table, struct
+from tests.data.made import column, made_table, struct, writes_early_int96
 
 UTC = dt.UTC
 LONG, STRING, DOUBLE = PrimitiveType("long"), PrimitiveType("string"), PrimitiveType("double")
@@ -73,6 +73,7 @@ def test_nanoseconds_before_the_epoch_are_rounded_down(tmp_path: Path) -> None:
     assert rows.cast(pa.int64()).to_pylist() == [-1, -2, 1]
 
 
+@writes_early_int96
 def test_int96_keeps_years_that_nanoseconds_cannot_hold(tmp_path: Path) -> None:
     early, late = dt.datetime(1000, 1, 1, 3), dt.datetime(9999, 12, 31)
     stored = pa.array([early, late, None], pa.timestamp("us"))

@@ -7,7 +7,7 @@ reader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeAlias
 
@@ -19,17 +19,19 @@ from delta_sidecar.data.alike import reads_alike
 from delta_sidecar.data.filesystem import StoreHandler
 from delta_sidecar.data.request import refuse_unsupported_changes
 from delta_sidecar.data.row_stream import RowStream
-from delta_sidecar.errors import UnsupportedTableError
+from delta_sidecar.errors import InputError, UnknownColumnError, UnsupportedTableError
 from delta_sidecar.predicates.expression import Column
 from delta_sidecar.storage import Store, parse_location, resolve_log_path
 from delta_sidecar.storage.store import is_local
 from delta_sidecar.values.partition_values import partition_array
-from delta_sidecar.values.types import StructType, arrow_type
+from delta_sidecar.values.types import StructType
 
 RowsOf: TypeAlias = Callable[[Iterator[pa.RecordBatch], Sequence[str] | None], RowStream]
 """The rows of files of a listing, of some columns, by the table's own reader."""
 
 _FOOTERS_AT_ONCE: Final = 16
+_READ_OPTIONS: Final = ("dictionary_columns", "coerce_int96_timestamp_unit", "binary_type", "list_type")
+"""All that pyarrow's read options have: a copy is made of them, the user's object stays as it is."""
 
 
 class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
@@ -59,10 +61,13 @@ class DeltaDataset(pds.FileSystemDataset):  # type: ignore[misc]
         fragments = list(self._contents.files.get_fragments(both))
         if self._contents.are_plain(fragments):
             return super().scanner(columns=columns, filter=filter, **options)
-        named = columns if both is None and isinstance(columns, list) else None
-        rows = self._contents.rows([fragment.path for fragment in fragments], named)
+        names: list[str] = self.schema.names
+        if both is None and isinstance(columns, list) and set(columns) <= set(names):
+            names = list(dict.fromkeys(columns))
+        rows = self._contents.rows([fragment.path for fragment in fragments], names).to_reader()
+        rows = rows.cast(pa.schema([self.schema.field(name) for name in names]))
         options.pop("fragment_scan_options", None)
-        return pds.Scanner.from_batches(rows.to_reader(), columns=columns, filter=both, **options)
+        return pds.Scanner.from_batches(rows, columns=columns, filter=both, **options)
 
 
 class _Contents:
@@ -70,7 +75,6 @@ class _Contents:
 
     def __init__(self, schema: StructType, partition_columns: Sequence[str], rows_of: RowsOf) -> None:
         self._stored = [field for field in schema if field.name not in partition_columns]
-        self._names = set(schema.names)
         self._rows_of = rows_of
         self.files: pds.FileSystemDataset
         """The same files, without a filter."""
@@ -97,11 +101,10 @@ class _Contents:
     def _is_plain(self, fragment: pds.Fragment) -> bool:
         return reads_alike(pa.struct(list(fragment.physical_schema)), StructType(tuple(self._stored)))
 
-    def rows(self, paths: Sequence[str], columns: Sequence[str] | None) -> RowStream:
+    def rows(self, paths: Sequence[str], columns: Sequence[str]) -> RowStream:
         """The rows of some files, in their order."""
-        wanted = columns if columns is not None and self._names.issuperset(columns) else None
         places = [self._places[path] for path in paths]
-        return self._rows_of((self._batches[at].slice(row, 1) for at, row in places), wanted)
+        return self._rows_of((self._batches[at].slice(row, 1) for at, row in places), columns)
 
 
 def make_dataset(
@@ -112,9 +115,11 @@ def make_dataset(
     store: Store,
     partition_timezone: str,
     rows_of: RowsOf,
-    format_options: Mapping[str, Any] | None = None,
+    arrow_schema: pa.Schema,
+    read_options: pds.ParquetReadOptions | None = None,
 ) -> DeltaDataset:
-    """A dataset of the files of a listing; refused where files alone do not give the rows."""
+    """A dataset of the files of a listing, with columns of `schema` in the types of `arrow_schema`; refused where files
+    alone do not give the rows."""
     if mapping_mode != "none":
         raise UnsupportedTableError(
             f"the table maps its columns by {mapping_mode}, which a pyarrow dataset cannot follow; "
@@ -122,9 +127,12 @@ def make_dataset(
         )
     refuse_unsupported_changes(schema)
     places = _Places(store)
-    parquet = _format(format_options or {})
+    _refuse_unknown_columns(arrow_schema, schema)
+    parquet = _format(read_options)
+    partition = [Column((schema.resolve([name])[0],), is_partition=True) for name in partition_columns]
+    arrow_schema = _with_dictionaries(arrow_schema, parquet.read_options.dictionary_columns - set(map(str, partition)))
+    columns = {c: arrow_schema.field(str(c)).type for c in partition if str(c) in arrow_schema.names}
     contents = _Contents(schema, partition_columns, rows_of)
-    columns = [Column((schema.resolve([name])[0],), is_partition=True) for name in partition_columns]
     fragments: list[pds.Fragment] = []
     for batch in files:
         _refuse_deletion_vectors(batch)
@@ -133,18 +141,38 @@ def make_dataset(
         contents.add(batch, paths)
         for path, expression in zip(paths, expressions, strict=True):
             fragments.append(parquet.make_fragment(path, places.filesystem, expression))
-    contents.files = pds.FileSystemDataset(fragments, schema.to_arrow(), parquet, places.filesystem)
-    dataset = DeltaDataset(fragments, schema.to_arrow(), parquet, places.filesystem)
+    contents.files = pds.FileSystemDataset(fragments, arrow_schema, parquet, places.filesystem)
+    dataset = DeltaDataset(fragments, arrow_schema, parquet, places.filesystem)
     dataset._contents = contents
     return dataset
 
 
-def _format(options: Mapping[str, Any]) -> pds.ParquetFileFormat:
-    """Parquet by the user's options; INT96 in microseconds, as the table has them: nanoseconds end in the year 2262."""
-    file_format = pds.ParquetFileFormat(**options)
-    if "coerce_int96_timestamp_unit" not in options:
-        file_format.read_options.coerce_int96_timestamp_unit = "us"
-    return file_format
+def _format(given: pds.ParquetReadOptions | None) -> pds.ParquetFileFormat:
+    """Parquet by the user's options; INT96 in microseconds, as the table has them: nanoseconds, which pyarrow takes
+    unless told, end in the year 2262."""
+    if given is not None and not isinstance(given, pds.ParquetReadOptions):
+        raise InputError(
+            f"parquet_read_options takes a pyarrow.dataset.ParquetReadOptions, not a {type(given).__name__}"
+        )
+    options = {} if given is None else {name: getattr(given, name) for name in _READ_OPTIONS}
+    if options.get("coerce_int96_timestamp_unit", "ns") == "ns":
+        options["coerce_int96_timestamp_unit"] = "us"
+    return pds.ParquetFileFormat(read_options=pds.ParquetReadOptions(**options))
+
+
+def _with_dictionaries(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    """The schema of rows whose columns of these names are read as dictionaries."""
+    coded = [f.name in names and not pa.types.is_dictionary(f.type) for f in schema]
+    fields = [f.with_type(pa.dictionary(pa.int32(), f.type)) if c else f for f, c in zip(schema, coded, strict=True)]
+    return pa.schema(fields, schema.metadata)
+
+
+def _refuse_unknown_columns(arrow_schema: pa.Schema, schema: StructType) -> None:
+    for name in arrow_schema.names:
+        if name not in schema.names:
+            raise UnknownColumnError(
+                f"schema has the column {name!r}, the table has not; it has {', '.join(schema.names[:20])}"
+            )
 
 
 class _Places:
@@ -179,21 +207,21 @@ def _refuse_deletion_vectors(batch: pa.RecordBatch) -> None:
 
 
 def _partition_expressions(
-    batch: pa.RecordBatch, columns: Sequence[Column], timezone: str
+    batch: pa.RecordBatch, columns: Mapping[Column, pa.DataType], timezone: str
 ) -> list[pds.Expression | None]:
     """What is known of every row of each file."""
     if not columns:
         return [None] * batch.num_rows
     typed = [partition_array(batch.column("partition_values"), c.fields[0], timezone, strict=True) for c in columns]
     return [
-        _conjunction([_equals(c, values[row]) for c, values in zip(columns, typed, strict=True)])
+        _conjunction([_equals(c, values[row], columns[c]) for c, values in zip(columns, typed, strict=True)])
         for row in range(batch.num_rows)
     ]
 
 
-def _equals(column: Column, value: pa.Scalar) -> pds.Expression:
+def _equals(column: Column, value: pa.Scalar, data_type: pa.DataType) -> pds.Expression:
     field = pds.field(str(column))
-    return field == pds.scalar(value.cast(arrow_type(column.type))) if value.is_valid else field.is_null()
+    return field == pds.scalar(value.cast(data_type)) if value.is_valid else field.is_null()
 
 
 def _conjunction(terms: Sequence[pds.Expression]) -> pds.Expression:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyroaring import BitMap, BitMap64
 
-from delta_sidecar.data.file_bytes import is_cut_short
+from delta_sidecar.data.file_bytes import Sources, is_cut_short
 from delta_sidecar.data.z85 import z85_decode
 from delta_sidecar.errors import (
     CorruptDataError,
@@ -112,6 +112,15 @@ class DeletedRows:
         keep = np.ones(stop - start, dtype=np.bool_)
         keep[deleted] = False
         return keep
+
+
+def deleted_rows_of(descriptor: Descriptor | None, sources: Sources) -> DeletedRows | None:
+    """The deleted rows of a file with that descriptor, wherever the vector lies; None without one."""
+    if descriptor is None:
+        return None
+    if descriptor.storage_type == "p":
+        return read_deleted_rows(descriptor, *sources.locate(descriptor.path))
+    return read_deleted_rows(descriptor, sources.table, "" if descriptor.is_inline else descriptor.path)
 
 
 def read_deleted_rows(descriptor: Descriptor, store: Store, path: str) -> DeletedRows:

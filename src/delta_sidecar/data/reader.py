@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from delta_sidecar.arrays import booleans
 from delta_sidecar.data.data_files import DataFile
-from delta_sidecar.data.deletion_vectors import DeletedRows, Descriptor, read_deleted_rows
+from delta_sidecar.data.deletion_vectors import DeletedRows, deleted_rows_of
 from delta_sidecar.data.file_bytes import OpenParquet, Sources, open_parquet
 from delta_sidecar.data.file_columns import Columns, StoredColumns, stored_columns
 from delta_sidecar.data.groups import RowSpan, promising_groups, row_spans
@@ -62,18 +62,11 @@ class RowReader:
         return 0 if filtered else file.live_records or 0
 
     def _read_parquet(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
-        deleted = self._deleted_rows(file.deletion_vector)
+        deleted = deleted_rows_of(file.deletion_vector, self._sources)
         with open_parquet(self._sources, file.path, file.size) as source:
             self.metrics.add(files_read=1)
             layout = self._layouts.of(source.parquet)
             yield from _OpenFile(self._request, layout, source, constants, deleted, self.metrics).batches()
-
-    def _deleted_rows(self, descriptor: Descriptor | None) -> DeletedRows | None:
-        if descriptor is None:
-            return None
-        if descriptor.storage_type == "p":
-            return read_deleted_rows(descriptor, *self._sources.locate(descriptor.path))
-        return read_deleted_rows(descriptor, self._sources.table, "" if descriptor.is_inline else descriptor.path)
 
 
 def _settled(request: RowRequest, constants: Mapping[str, pa.Scalar]) -> bool:

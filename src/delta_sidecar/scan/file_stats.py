@@ -16,22 +16,23 @@ from delta_sidecar.pruning.file_bounds import FileBounds, is_prunable, num_recor
 from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.uri import Location, has_scheme, parse_location, resolve_log_path
-from delta_sidecar.values.types import PrimitiveType, StructType, arrow_type
+from delta_sidecar.values.types import PrimitiveType, StructField, StructType, arrow_type
 
 
 def stats_columns(schema: StructType, names: Sequence[str] | None) -> list[Column]:
     """The leaves whose stats are wanted, by dotted logical name; all leaves that can have any if none is named."""
     if names is not None:
         return [Column(schema.resolve(name.split("."))) for name in names]
-    return [column for column in _leaves(schema, ()) if is_prunable(column)]
+    return [column for column in struct_leaves(schema) if is_prunable(column)]
 
 
-def _leaves(schema: StructType, above: tuple[object, ...]) -> Iterator[Column]:
+def struct_leaves(schema: StructType, above: tuple[StructField, ...] = ()) -> Iterator[Column]:
+    """The columns of a schema that are not structs, at any depth; lists and maps are leaves."""
     for field in schema:
         if isinstance(field.type, StructType):
-            yield from _leaves(field.type, (*above, field))
+            yield from struct_leaves(field.type, (*above, field))
         else:
-            yield Column((*above, field))  # type: ignore[arg-type]
+            yield Column((*above, field))
 
 
 def file_stats(
@@ -102,12 +103,12 @@ def _typed(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
         if bounds is None:
             filled += [pa.nulls(rows.num_rows, target)] * 2 + [pa.nulls(rows.num_rows, pa.int64())]
         else:
-            filled += [_presented(bounds.minimum, column, target), _presented(bounds.maximum, column, target)]
+            filled += [presented(bounds.minimum, column, target), presented(bounds.maximum, column, target)]
             filled.append(bounds.null_count)
     return pa.RecordBatch.from_arrays(filled, schema=_schema(columns))
 
 
-def _presented(bounds: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
+def presented(bounds: pa.Array, column: Column, target: pa.DataType) -> pa.Array:
     """Bounds from their comparison type back into the column's."""
     if bounds.null_count == len(bounds):
         return pa.nulls(len(bounds), target)

@@ -13,8 +13,23 @@ import pyarrow as pa
 from delta_sidecar.errors import CorruptLogError, UnknownColumnError, UnsupportedTypeError, did_you_mean
 
 
+class _DataType:
+    """What every type offers, under the names `deltalake` has."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """The kind of type: `array`, `map`, `struct`, or the name of a primitive one."""
+        return str(self)
+
+    def to_json(self) -> str:
+        """The type as the protocol writes it."""
+        return msgspec.json.encode(_to_wire(self)).decode()  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True)
-class PrimitiveType:
+class PrimitiveType(_DataType):
     """A type without parameters, by the protocol's name: `long`, `string`, `timestamp_ntz`, …"""
 
     name: str
@@ -24,7 +39,7 @@ class PrimitiveType:
 
 
 @dataclass(frozen=True, slots=True)
-class DecimalType:
+class DecimalType(_DataType):
     precision: int
     scale: int
 
@@ -33,7 +48,7 @@ class DecimalType:
 
 
 @dataclass(frozen=True, slots=True)
-class UnknownType:
+class UnknownType(_DataType):
     """A type name this reader does not know: the column can be neither pruned on nor read."""
 
     name: str
@@ -43,19 +58,39 @@ class UnknownType:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayType:
+class ArrayType(_DataType):
     element: DataType
     contains_null: bool = True
+
+    @property
+    def type(self) -> str:
+        return "array"
+
+    @property
+    def element_type(self) -> DataType:
+        return self.element
 
     def __str__(self) -> str:
         return f"array<{self.element}>"
 
 
 @dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(_DataType):
     key: DataType
     value: DataType
     value_contains_null: bool = True
+
+    @property
+    def type(self) -> str:
+        return "map"
+
+    @property
+    def key_type(self) -> DataType:
+        return self.key
+
+    @property
+    def value_type(self) -> DataType:
+        return self.value
 
     def __str__(self) -> str:
         return f"map<{self.key},{self.value}>"
@@ -76,10 +111,23 @@ class StructField:
     def __str__(self) -> str:
         return f"{self.name}:{self.type}"
 
+    def to_arrow(self, as_large_types: bool = False) -> pa.Field:
+        """The Arrow field of the column; see `StructType.to_arrow`."""
+        arrow = arrow_field(self)
+        return arrow.with_type(large_type(arrow.type)) if as_large_types else arrow
+
+    def to_json(self) -> str:
+        """The field as the protocol writes it."""
+        return msgspec.json.encode(_field_to_wire(self)).decode()
+
 
 @dataclass(frozen=True, slots=True)
-class StructType:
+class StructType(_DataType):
     fields: tuple[StructField, ...] = ()
+
+    @property
+    def type(self) -> str:
+        return "struct"
 
     def __str__(self) -> str:
         return f"struct<{','.join(map(str, self.fields))}>"
@@ -119,16 +167,13 @@ class StructType:
         """The top-level fields of those names, in that order."""
         return StructType(tuple(self.resolve([name])[0] for name in names))
 
-    def to_arrow(self) -> pa.Schema:
-        """The Arrow schema of the rows, in logical names."""
-        return pa.schema([arrow_field(f) for f in self.fields])
+    def to_arrow(self, as_large_types: bool = False) -> pa.Schema:
+        """The Arrow schema of the rows, in logical names; with `as_large_types`, texts, bytes and lists have 64-bit
+        offsets."""
+        return pa.schema([f.to_arrow(as_large_types) for f in self.fields])
 
     def __arrow_c_schema__(self) -> object:
         return self.to_arrow().__arrow_c_schema__()
-
-    def to_json(self) -> str:
-        """The schema as the protocol writes it."""
-        return msgspec.json.encode(_to_wire(self)).decode()
 
 
 DataType: TypeAlias = PrimitiveType | DecimalType | UnknownType | ArrayType | MapType | StructType
@@ -215,15 +260,16 @@ def _parse_field(wire: Mapping[str, Any], mapped: bool) -> StructField:
     )
 
 
+def _field_to_wire(f: StructField) -> Any:
+    return {"name": f.name, "type": _to_wire(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
+
+
 def _to_wire(data_type: DataType) -> Any:
     match data_type:
         case StructType(fields):
             return {
                 "type": "struct",
-                "fields": [
-                    {"name": f.name, "type": _to_wire(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
-                    for f in fields
-                ],
+                "fields": [_field_to_wire(f) for f in fields],
             }
         case ArrayType(element, contains_null):
             return {"type": "array", "elementType": _to_wire(element), "containsNull": contains_null}
@@ -261,3 +307,22 @@ def arrow_type(data_type: DataType) -> pa.DataType:
 def arrow_field(f: StructField) -> pa.Field:
     """The Arrow field of a column. `void` is nullable whatever the schema says."""
     return pa.field(f.name, arrow_type(f.type), nullable=f.nullable or f.type == PrimitiveType("void"))
+
+
+def large_type(data_type: pa.DataType) -> pa.DataType:
+    """An Arrow type with 64-bit offsets for the texts, bytes and lists in it, at any depth."""
+    if pa.types.is_string(data_type):
+        return pa.large_string()
+    if pa.types.is_binary(data_type):
+        return pa.large_binary()
+    if pa.types.is_list(data_type):
+        return pa.large_list(_large_field(data_type.value_field))
+    if pa.types.is_map(data_type):
+        return pa.map_(_large_field(data_type.key_field), _large_field(data_type.item_field))
+    if pa.types.is_struct(data_type):
+        return pa.struct([_large_field(field) for field in data_type.fields])
+    return data_type
+
+
+def _large_field(field: pa.Field) -> pa.Field:
+    return field.with_type(large_type(field.type))
