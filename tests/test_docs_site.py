@@ -39,3 +39,10 @@ def test_public_names_are_in_the_reference(site: Path) -> None:
     text = "".join((site / "reference" / name).read_text() for name in ("python.html", "errors.html"))
     documented = {anchor.rpartition(".")[2] for anchor in re.findall(r'id="(delta_sidecar\.[\w.]+)"', text)}
     assert set(delta_sidecar.__all__) - {"__version__"} <= documented
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_links_of_pages_outside_the_site_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
