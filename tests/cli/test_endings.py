@@ -154,9 +154,10 @@ def test_an_interrupt_ends_a_wait_for_a_silent_store() -> None:
         options = [endpoint, "allow_http=true", "access_key_id=me", f"secret_access_key={SECRET}", "read_timeout=300"]
         arguments = [word for option in options for word in ("--storage-option", option)]
         with open_command("files", "s3://bucket/table", *arguments) as process:
-            silent.accept()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGINT)
+                assert process.wait(30) == 130
             assert process.stderr is not None
             assert process.stderr.read() == b"sidecar: interrupted\n"
 

@@ -49,6 +49,7 @@ def test_verbose_tells_everything(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_reason_for_spark_stays_on_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr(False, {})
     reason = f"{ON_SPARK}; 9 files to read, and one process builds up to 8"
     with Progress(0.01) as progress:
         step = _Steps(progress)
@@ -59,6 +60,7 @@ def test_the_reason_for_spark_stays_on_the_screen(capsys: pytest.CaptureFixture[
 
 
 def test_a_step_that_fails_at_once_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    log_to_stderr(False, {})
     with Progress() as progress:
         _Steps(progress)(f"{ON_SPARK}; it was asked for")
     assert capsys.readouterr().err == ""

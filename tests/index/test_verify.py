@@ -351,7 +351,7 @@ def test_build_and_verify_by_command(tmp_path: Path) -> None:
     done = invoke("build", table.root)
     assert (done.code, done.err) == (0, "")
     assert "full, in one process" in done.out
-    assert "it was there already" in invoke("build", table.root).out
+    assert "the index is up to date" in invoke("build", table.root).out
     (report,) = invoke("build", table.root, "--json", "--full").objects
     assert (report["mode"], report["files"], report["version"]) == ("full", 9, 0)
     checked = invoke("verify", table.root)

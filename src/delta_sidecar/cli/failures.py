@@ -66,8 +66,9 @@ def say_usage(message: str, command: str) -> None:
 
 
 def say_line(text: str, secrets: Mapping[str, str]) -> None:
-    """One line on stderr, without secrets."""
-    _say(without_secrets(text, secrets))
+    """One line on stderr, without secrets. After an interrupt nobody asks what else went wrong."""
+    if not _interrupted.is_set():
+        _say(without_secrets(text, secrets))
 
 
 def say_interrupted() -> None:
