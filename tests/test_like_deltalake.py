@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import deltalake
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pds
 import pyarrow.fs as pa_fs
@@ -262,6 +263,16 @@ def test_deletion_vectors_of_files_without_statistics(tmp_path: Path) -> None:
     root = with_vectors(tmp_path, None)
     found = DeltaTable(root).deletion_vectors().read_all().to_pylist()
     assert sorted(len(row["selection_vector"]) for row in found) == [5, 5]
+
+
+def test_deletion_vectors_in_a_store(tmp_path: Path) -> None:
+    store = open_store("memory://vectors/a table")
+    root = with_vectors(tmp_path, None)
+    for file in (path for path in root.rglob("*") if path.is_file()):
+        store.put_if_absent(str(file.relative_to(root)), file.read_bytes())
+    table = DeltaTable("memory://vectors/a table", store=store)
+    found = [row["filepath"] for row in table.deletion_vectors().read_all().to_pylist()]
+    assert sorted(found) == ["memory://vectors/a%20table/a%20b.parquet", "memory://vectors/a%20table/b.parquet"]
 
 
 def test_no_deletion_vectors(tmp_path: Path) -> None:
@@ -553,6 +564,21 @@ def test_the_differences(telemetry: Path, tmp_path: Path) -> None:
     assert ours.file_uris([("p", "=", "x")], file_pruning_predicate="id > 100") == []
     with pytest.raises(ValueError, match="pass only"):
         theirs.file_uris([("p", "=", "x")], file_pruning_predicate="id > 100")
+
+
+def test_who_takes_no_table_of_ours(telemetry: Path, tmp_path: Path) -> None:
+    # polars does not find the files of deltalake's tables where a path has a space.
+    ours = DeltaTable(shutil.copytree(telemetry, tmp_path / "plain"))
+    with pytest.raises(AttributeError, match="_table"):
+        deltalake.QueryBuilder().register("events", ours)  # type: ignore[arg-type]
+    with pytest.raises((TypeError, ValueError)):
+        write_deltalake(ours, ours.to_pyarrow_table(), mode="append")  # type: ignore[call-overload]
+    with pytest.raises(Exception, match="DeltaTable"):
+        pl.read_delta(ours)  # type: ignore[arg-type]
+    assert pl.read_delta(ours.table_uri).height == 13
+    assert pl.scan_pyarrow_dataset(ours.to_pyarrow_dataset()).collect().height == 13
+    query = deltalake.QueryBuilder().register("events", deltalake.DeltaTable(ours.table_uri))
+    assert pa.table(query.execute("select count(*) as n from events").read_all()).to_pylist() == [{"n": 13}]
 
 
 @pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
