@@ -112,6 +112,10 @@ beside: setup ## Measure our rows beside those of commit BASE, in turn: no row m
 	$(BIN)/python -m benchmarks.beside .cache/beside --files $(N) $(BESIDE_ARGS); status=$$?; \
 	  git worktree remove --force .cache/beside; exit $$status
 
+.PHONY: bench-imports
+bench-imports: $(VENV)/.installed ## Measure the import, and a fresh process to its first file, beside the libraries alone
+	$(BIN)/python -m benchmarks.imports
+
 .PHONY: bench-driver
 bench-driver: setup ## Measure the driver's memory on a standalone cluster, at 1 and 10 million files
 	$(BIN)/python -m benchmarks.driver

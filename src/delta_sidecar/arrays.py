@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from delta_sidecar.lazy_names import LazyModule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+pc: Any = LazyModule("pyarrow.compute")
+"""Arrow's functions. They take as long to import as all else of pyarrow, and many listings need none of them."""
 
 Flags: TypeAlias = "NDArray[np.bool_]"
 """One boolean for each row."""

@@ -1,4 +1,4 @@
-"""Names that a package exports and imports when they are first asked for."""
+"""Names and modules that are imported when they are first used."""
 
 from __future__ import annotations
 
@@ -19,3 +19,15 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]
         return found
 
     return find
+
+
+class LazyModule:
+    """Stands in for a module, and imports it when something of it is first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, found)
+        return found

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar.errors import (
     CorruptLogError,
@@ -20,32 +19,33 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedTableError,
 )
-from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.index.read.opening import open_snapshot
 from delta_sidecar.limits import ReaderLimits
-from delta_sidecar.log import travel
+from delta_sidecar.log.segment import CheckpointFiles
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.predicates.binding import bind_predicate
-from delta_sidecar.predicates.expression import And, Expression
-from delta_sidecar.predicates.predicate_tuples import Filters
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
-from delta_sidecar.scan.file_scan import FileScan, checked_limit
-from delta_sidecar.scan.scan_position import ScanPosition
 from delta_sidecar.settings import Settings, settings_of
-from delta_sidecar.storage import Store, open_store, parse_location, resolve_log_path
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.given_store import store_at
 from delta_sidecar.storage.metered import Cost, MeteredStore
-from delta_sidecar.values.types import StructType
+from delta_sidecar.storage.opening import open_store
+from delta_sidecar.storage.uri import parse_location, resolve_log_path
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow.compute as pc
     import pyarrow.dataset as pds
     import pyarrow.fs as pa_fs
 
     from delta_sidecar.data.dataset import DeltaDataset
     from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.predicates.expression import Expression
+    from delta_sidecar.predicates.predicate_tuples import Filters
+    from delta_sidecar.scan.file_scan import FileScan
+    from delta_sidecar.scan.scan_position import ScanPosition
     from delta_sidecar.storage.given_store import GivenStore
+    from delta_sidecar.storage.store import Store
+    from delta_sidecar.values.types import StructType
 
 _FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
@@ -188,7 +188,7 @@ class DeltaTable:
         before = self._store.cost
         self._snapshot = self._pinned(version, self._settings.enabled)
         self._settings = settings_of(self._options, self._snapshot.metadata.properties, limits=self._limits)
-        if not self._settings.enabled and isinstance(self._snapshot.segment.base, IndexBase):
+        if not self._settings.enabled and not isinstance(self._snapshot.segment.base, CheckpointFiles | None):
             self._snapshot = self._pinned(version, with_index=False)
         if self._settings.cache_size != shared_cache.limit:
             shared_cache.resize(self._settings.cache_size)
@@ -301,16 +301,23 @@ class DeltaTable:
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """What each commit up to this version says of itself, newest first."""
+        from delta_sidecar.log import travel
+        from delta_sidecar.scan.file_scan import checked_limit
+
         limit = checked_limit(limit)
         return list(travel.history(self._store, self.version(), limit, self._settings.commit_limits))
 
     def transaction_version(self, app_id: str) -> int | None:
         """The version an application last recorded with its writes."""
+        from delta_sidecar.log import travel
+
         return travel.transaction_version(self._snapshot, app_id)
 
     def load_as_version(self, version: int | str | datetime) -> None:
         """Pin another version: a number, or the one that was current at a time (ISO text or datetime)."""
         if isinstance(version, (str, datetime)):
+            from delta_sidecar.log import travel
+
             head = load_snapshot(self._store, None, self._settings.commit_limits)
             version = travel.version_at(self._store, head, _milliseconds(version))
         self._load(_checked_version(version))
@@ -356,8 +363,7 @@ class DeltaTable:
             >>> files.read_all().to_pylist()
             [{'path': '_event_hour=2026021022/part-0.parquet', 'num_records': 2}]
         """
-        bound = self._bind(predicate)
-        return FileScan(self._snapshot, self._settings, bound, columns, limit, strategy, after)
+        return self._scan(self._bind(predicate), columns, limit, strategy, after)
 
     def file_infos(
         self,
@@ -461,6 +467,8 @@ class DeltaTable:
     ) -> pa.Table:
         """The rows in memory. A pyarrow expression as `filters` is applied to the rows of all files; SQL text and
         tuples also leave files out. Files are read through `filesystem`, whose root is the table, if it is given."""
+        import pyarrow.compute as pc
+
         store = self._store_on(filesystem)
         if isinstance(filters, pc.Expression):
             return self._filtered(self._bind(partitions), columns, filters, store)
@@ -535,13 +543,22 @@ class DeltaTable:
     def _bind(self, predicate: str | Filters | None) -> Expression | None:
         if predicate is None:
             return None
+        from delta_sidecar.predicates.binding import bind_predicate
+
         schema, partitions = self._snapshot.schema, self._snapshot.partition_columns
         return bind_predicate(predicate, schema, partitions, self._settings.partition_timezone)
 
     def _scan(
-        self, predicate: Expression | None, columns: Sequence[str] | None, limit: int | None, strategy: str | None
+        self,
+        predicate: Expression | None,
+        columns: Sequence[str] | None,
+        limit: int | None,
+        strategy: str | None,
+        after: ScanPosition | None = None,
     ) -> FileScan:
-        return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy)
+        from delta_sidecar.scan.file_scan import FileScan
+
+        return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy, after)
 
     def _store_on(self, filesystem: object) -> Store | None:
         """The table's files in a file system of the user's; None without one."""
@@ -635,6 +652,8 @@ def _closing(scan: FileScan) -> Iterator[FileInfo]:
 
 
 def _all_of(terms: Sequence[Expression | None]) -> Expression | None:
+    from delta_sidecar.predicates.expression import And
+
     conditions = tuple(term for term in terms if term is not None)
     return And(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 

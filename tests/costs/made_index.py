@@ -21,11 +21,10 @@ from benchmarks.synthetic import Ints
 from benchmarks.synthetic import Layout as Table
 from delta_sidecar.index.build.build_job import Build
 from delta_sidecar.index.build.publish import publish
-from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, column
+from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, PARTITION, column
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import directory_for, new_build_id
 from delta_sidecar.index.format.partition_map import partition_map
-from delta_sidecar.index.stats.index_rows import PARTITION
 from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store

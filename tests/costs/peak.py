@@ -56,10 +56,12 @@ def _meter() -> HighWaterMark | Sampler:
 
 
 def _built(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    from benchmarks.workloads import prepare_ours
     from delta_sidecar.index.build.build import BuildOptions, build_index
     from delta_sidecar.limits import BuildLimits
     from delta_sidecar.storage import open_store
 
+    prepare_ours()
     options = BuildOptions(
         full=True, engine="process", part_rows=arguments["part_rows"], limits=BuildLimits(**arguments["limits"])
     )
@@ -71,8 +73,10 @@ def _built(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
 def _listed(table: str, arguments: dict[str, Any]) -> dict[str, Any]:
     import pyarrow
 
+    from benchmarks.workloads import prepare_ours
     from delta_sidecar import DeltaTable
 
+    prepare_ours()
     meter = _meter()
     with DeltaTable(table).scan_files(**arguments) as scan:
         files = sum(batch.num_rows for batch in pyarrow.RecordBatchReader.from_stream(scan))

@@ -44,7 +44,7 @@ class CheckpointPlan:
         try:
             for rows in lanes:
                 self._is_out = True
-                yield LiveRows(self._request.pruner.prune(rows), rows.num_rows)
+                yield LiveRows(self._request.prune(rows), rows.num_rows)
         finally:
             lanes.close()
             self._note(base)

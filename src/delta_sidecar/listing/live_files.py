@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from delta_sidecar.errors import CorruptIndexError, CorruptLogError, LogGapError, VersionNotFoundError
 from delta_sidecar.listing.base import Base, BaseCounts, BasePlan, LiveRows
-from delta_sidecar.listing.checkpoint_plan import CheckpointPlan
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.commits import CommitBytes, rows_of
 from delta_sidecar.log.file_keys import KeyMaker
@@ -54,6 +53,8 @@ def plan_base(snapshot: Snapshot, request: FileRequest) -> BasePlan | None:
     if base is None:
         return None
     if isinstance(base, CheckpointFiles):
+        from delta_sidecar.listing.checkpoint_plan import CheckpointPlan
+
         return CheckpointPlan(snapshot, request)
     if not isinstance(base, Base):
         raise TypeError(f"{base} cannot be listed")

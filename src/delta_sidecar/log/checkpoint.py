@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from delta_sidecar.arrays import pc
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.flow.pool import side_by_side
 from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES

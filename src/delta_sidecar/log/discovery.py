@@ -5,7 +5,6 @@ Two sequential round trips. What is fetched on a guess is only a cache of bytes:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -191,6 +190,8 @@ def hint_checksum(content: dict[str, Any]) -> str:
     """The MD5 of the hint's canonical form, as the protocol defines it."""
     pairs = sorted(_canonical_pairs({k: v for k, v in content.items() if k != "checksum"}, ""))
     text = ",".join(f"{key}={value}" for key, value in pairs)
+    import hashlib
+
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 

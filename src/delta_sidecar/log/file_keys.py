@@ -11,15 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.log.actions import DeletionVector
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _vector_of = attrgetter("deletionVector")
 _DOT = ord(".")

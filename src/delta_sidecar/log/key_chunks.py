@@ -9,15 +9,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.log.key_hash import KeyBytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _NO_AFFIXES = arrays.binaries([b"", b"", b""])
 

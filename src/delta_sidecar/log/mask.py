@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.arrays import Flags
+from delta_sidecar.arrays import Flags, pc
 from delta_sidecar.limits import MaskLimits
 from delta_sidecar.log.file_keys import KeyMaker, has_percent
 from delta_sidecar.log.key_chunks import KeyChunk, OrderedKeys, Span, in_order, take

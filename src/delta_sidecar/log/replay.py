@@ -11,11 +11,10 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import Flags
@@ -23,6 +22,9 @@ from delta_sidecar.limits import MaskLimits
 from delta_sidecar.log.commits import CommitBatch
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.mask import HashedMask, MaskBuilder, OrderedMask, either
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _log = logging.getLogger(__name__)
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,7 +19,6 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
-from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState, open_checkpoint
 from delta_sidecar.log.commits import CommitBytes, is_reconciled
 from delta_sidecar.log.discovery import Discovery, discover, list_log
 from delta_sidecar.log.file_keys import KeyMaker
@@ -26,7 +26,10 @@ from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange, Listing, OtherBase, Segment
 from delta_sidecar.storage.store import Store
-from delta_sidecar.values.types import StructType, parse_schema
+
+if TYPE_CHECKING:
+    from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState
+    from delta_sidecar.values.types import StructType
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class Snapshot:
     @cached_property
     def schema(self) -> StructType:
         """Empty where the metadata has none: such a table can be listed, not read."""
+        from delta_sidecar.values.types import StructType, parse_schema
+
         text = self.metadata.schemaString
         return parse_schema(text, self.mapping_mode) if text else StructType()
 
@@ -71,6 +76,8 @@ class Snapshot:
 
     def open_base(self) -> Checkpoint | None:
         """The checkpoint the segment stands on, for one reader; `CorruptLogError` if it is broken."""
+        from delta_sidecar.log.checkpoint import open_checkpoint
+
         if self.opened is not None:
             return self.opened.reopened()
         base = self.segment.base
@@ -257,6 +264,8 @@ class _StateFinder:
         try:
             checksum = msgspec.json.decode(bytes(self._store.get(meta.path)), type=Checksum)
             if checksum.metadata is not None and checksum.metadata.schemaString:
+                from delta_sidecar.values.types import parse_schema
+
                 parse_schema(checksum.metadata.schemaString)
         except (msgspec.DecodeError, UnicodeDecodeError, ObjectNotFoundError, CorruptLogError) as error:
             self._notes.append(f"{meta.path} was not used ({error})")
@@ -301,6 +310,8 @@ class _StateFinder:
 
     def _from_base(self, base: CheckpointFiles | OtherBase) -> str:
         if isinstance(base, CheckpointFiles):
+            from delta_sidecar.log.checkpoint import open_checkpoint
+
             self._opened = open_checkpoint(self._store, base)
             state: CheckpointState | OtherBase = self._opened.state()
         else:

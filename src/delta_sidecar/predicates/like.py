@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.log.checkpoint_rows import TYPED_PARTITION
 from delta_sidecar.predicates.expression import Column
 from delta_sidecar.values.comparison import comparable, comparison_type, has_bounds, integers, is_float, valid

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.arrays import Flags, streaming_pool
+from delta_sidecar.arrays import Flags, pc, streaming_pool
 from delta_sidecar.predicates.expression import And, Column, Expression, columns_of, conjuncts
 from delta_sidecar.pruning.bucket_ranges import BucketRanges
 from delta_sidecar.pruning.file_bounds import FileBounds

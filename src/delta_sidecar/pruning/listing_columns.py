@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from delta_sidecar.errors import UnknownColumnError, did_you_mean
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
-from delta_sidecar.pruning.file_bounds import num_records
-from delta_sidecar.pruning.file_pruner import FilePruner
-from delta_sidecar.values.stats_text import stats_text
+
+if TYPE_CHECKING:
+    from delta_sidecar.pruning.file_pruner import FilePruner
 
 
 def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
@@ -25,11 +26,12 @@ def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(columns))
 
 
-def source_columns(output: Sequence[str], pruner: FilePruner, stats_are_settled: bool = False) -> FileColumns:
+def source_columns(output: Sequence[str], pruner: FilePruner | None, stats_are_settled: bool = False) -> FileColumns:
     """What a scan must read to give `output`: keys always, stats only where something needs them."""
     names = {"path", "deletion_vector", *output} - {"num_records"}
-    stats = [] if stats_are_settled else pruner.stats_columns
-    if pruner.needs_partition_values:
+    stats = [] if pruner is None or stats_are_settled else pruner.stats_columns
+    needs_partition_values = pruner is not None and pruner.needs_partition_values
+    if needs_partition_values:
         names.add("partition_values")
     if stats or "num_records" in output:
         names.add("stats")
@@ -37,7 +39,7 @@ def source_columns(output: Sequence[str], pruner: FilePruner, stats_are_settled:
         names=tuple(name for name in FILE_SCHEMA.names if name in names),
         stats_paths=tuple(column.physical_path for column in stats),
         all_stats="stats" in output,
-        typed_partition=pruner.needs_partition_values,
+        typed_partition=needs_partition_values,
     )
 
 
@@ -54,7 +56,11 @@ def output_schema(output: Sequence[str]) -> pa.Schema:
 
 def _column(rows: pa.RecordBatch, name: str, parsed: pa.StructArray | None) -> pa.Array:
     if name == "num_records":
+        from delta_sidecar.pruning.file_bounds import num_records
+
         return num_records(rows.column("stats"), parsed)
     if name == "stats" and parsed is not None:
+        from delta_sidecar.values.stats_text import stats_text
+
         return stats_text(rows.column("stats"), parsed)
     return rows.column(name)

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
-from delta_sidecar.arrays import Flags
+from delta_sidecar.arrays import Flags, pc
 from delta_sidecar.predicates.expression import (
     INVERSE,
     And,

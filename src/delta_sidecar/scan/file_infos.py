@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from delta_sidecar.arrays import pc
 from delta_sidecar.log.actions import DeletionVector
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from delta_sidecar.listing.base import LiveRows
 from delta_sidecar.listing.live_files import LiveFiles
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.pruning.listing_columns import output_schema, project
 from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 from delta_sidecar.scan.scan_metrics import ScanMetrics
@@ -27,6 +26,9 @@ from delta_sidecar.scan.scan_plan import ScanPlan, counted, make_plan, sized
 from delta_sidecar.scan.scan_position import ScanPosition, Track, check_position, on_base_of, position_of
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
+
+if TYPE_CHECKING:
+    from delta_sidecar.predicates.expression import Expression
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +199,7 @@ class FileScan(NotPickled):
                 if emitted == self._request.limit:
                     break
             if self._after is not None and self._walked < self._after.files:
-                self._track.check(self._after)
+                self._track.compare(self._after)
             self._metrics.complete = True
         finally:
             self._plan.snapshot.commits.cancel()
@@ -216,7 +218,7 @@ class FileScan(NotPickled):
             return rows
         self._track.note(rows.slice(0, to_pass))
         if self._walked >= begun:
-            self._track.check(self._after)
+            self._track.compare(self._after)
         return rows.slice(to_pass)
 
     def _emit(self, live: LiveRows, kept: pa.RecordBatch, emitted: int) -> pa.RecordBatch:

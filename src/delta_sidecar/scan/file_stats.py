@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.log.file_keys import all_plain
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.predicates.expression import Column

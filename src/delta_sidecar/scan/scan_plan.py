@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import InputError, OptionError
 from delta_sidecar.index.read.index_base import IndexBase
@@ -15,8 +15,10 @@ from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.settings import STRATEGIES
+
+if TYPE_CHECKING:
+    from delta_sidecar.predicates.expression import Expression
 
 _SMALL_TAIL = 1 << 20
 

@@ -8,8 +8,8 @@ the same. What cannot be repeated exactly is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +18,9 @@ from delta_sidecar.errors import LogGapError, OptionError, PositionError, Versio
 from delta_sidecar.listing.request import FileRequest, ReadingOrder
 from delta_sidecar.log.segment import CheckpointFiles, Segment
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.predicates.expression import Expression
+
+if TYPE_CHECKING:
+    from delta_sidecar.predicates.expression import Expression
 
 _SAMPLED: Final = 256
 """One file in so many is compared when a listing goes on; fewer would hide more, more would cost time."""
@@ -57,8 +59,8 @@ class ScanPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     source: str
     """A digest of the base and the commits after it."""
     order: ReadingOrder
-    check: str
-    """A digest of some of the files that were handed out."""
+    check: int
+    """A checksum of some of the files that were handed out."""
     fallbacks: tuple[tuple[int, str], ...] = ()
     """After how many files a base turned out broken, and what was read then."""
 
@@ -82,7 +84,8 @@ class Track:
     files: int = 0
     paths: pa.Array | None = None
     """Those of the last batch."""
-    digest: bytes = b""
+    check: int = 0
+    """A checksum of some of the paths, in their order."""
     fallbacks: list[tuple[int, str]] = field(default_factory=list)
 
     def note(self, rows: pa.RecordBatch) -> None:
@@ -91,7 +94,7 @@ class Track:
             return
         paths = rows.column("path")
         for at in range(-self.files % _SAMPLED, rows.num_rows, _SAMPLED):
-            self.digest = blake2b(self.digest + paths[at].as_py().encode(), digest_size=16).digest()
+            self.check = crc32(paths[at].as_py().encode(), self.check)
         self.files += rows.num_rows
         self.paths = paths
 
@@ -104,9 +107,9 @@ class Track:
         """Those that the files so far have come after."""
         return tuple(fallback for fallback in self.fallbacks if fallback[0] < self.files)
 
-    def check(self, position: ScanPosition) -> None:
+    def compare(self, position: ScanPosition) -> None:
         """Raise `PositionError` unless these are the files that were handed out before the position."""
-        now = (self.files, self.last, self.digest.hex(), self.fallbacks_before)
+        now = (self.files, self.last, self.check, self.fallbacks_before)
         if now != (position.files, position.last, position.check, position.fallbacks):
             raise PositionError(
                 f"the {position.files:,} files before the position are not listed in the same order any more; "
@@ -127,7 +130,7 @@ def position_of(snapshot: Snapshot, request: FileRequest, condition: Expression 
         base=_words(snapshot.segment),
         source=_source(snapshot.segment),
         order=request.order,
-        check=track.digest.hex(),
+        check=track.check,
         fallbacks=track.fallbacks_before,
     )
 
@@ -184,4 +187,6 @@ def _source(segment: Segment) -> str:
 
 
 def _digest(*texts: str) -> str:
+    from hashlib import blake2b
+
     return blake2b("\0".join(texts).encode(), digest_size=16).hexdigest()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import uuid
 import weakref
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -103,7 +102,7 @@ class LocalStore:
     def _drafted(self, path: str, data: Buffer) -> Iterator[str]:
         """A file with the data, beside its place, gone after the block."""
         directory = os.path.dirname(self._full(path))
-        draft = f"{directory}/.{uuid.uuid4().hex}.tmp"
+        draft = f"{directory}/.{os.urandom(16).hex()}.tmp"
         with self._errors(path):
             os.makedirs(directory, exist_ok=True)
             try:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from delta_sidecar.storage.local import LocalStore
-from delta_sidecar.storage.options import StoreSettings
 from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import Location, parse_location
+
+if TYPE_CHECKING:
+    from delta_sidecar.storage.options import StoreSettings
 
 
 def open_store(

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.errors import CorruptDataError, OptionError
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import INTEGERS, decimals

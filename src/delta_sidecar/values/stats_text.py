@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.values.comparison import valid
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode

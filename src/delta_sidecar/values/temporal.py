@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 
 MICROS_PER_DAY: Final = 86_400_000_000
 

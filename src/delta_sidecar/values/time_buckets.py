@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from delta_sidecar.arrays import pc
 from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
     GRANULARITIES,

@@ -15,6 +15,7 @@ from delta_sidecar import arrays
 from delta_sidecar.index.format.index_columns import (
     KINDS,
     NUM_RECORDS,
+    PARTITION,
     STATS_JSON,
     TIGHT_BOUNDS,
     column,
@@ -33,7 +34,7 @@ from delta_sidecar.index.format.part_format import (
 )
 from delta_sidecar.index.format.partition_map import is_told_by
 from delta_sidecar.index.format.seals import sealed, with_chunk_checksums
-from delta_sidecar.index.stats.index_rows import PARTITION, off_bucket, sort_key
+from delta_sidecar.index.stats.index_rows import off_bucket, sort_key
 from delta_sidecar.log.file_keys import all_plain
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.comparison import comparable, unscaled_integers

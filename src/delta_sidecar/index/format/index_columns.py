@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.index.format.index_layout import Path
 
 NUM_RECORDS: Final = "num_records"
+PARTITION: Final = "partition"
 TIGHT_BOUNDS: Final = "tight_bounds"
 STATS_JSON: Final = "stats_json"
 KINDS: Final = {"min": "minValues", "max": "maxValues", "null_count": "nullCount"}

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from delta_sidecar.arrays import pc
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError
 from delta_sidecar.index.format.index_layout import Path
 from delta_sidecar.index.format.part_entries import FileEntry

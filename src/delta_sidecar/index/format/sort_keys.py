@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.format.index_layout import SortKey
 from delta_sidecar.index.format.part_entries import KeyValue, PartEntry, PartList
@@ -18,6 +19,11 @@ from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType
 
 UNFIT: Final = (ValueError, TypeError, AttributeError, OverflowError)
 """What `key_array` raises for values that are not of the type."""
+
+
+def without_nan(key: pa.Array) -> pa.Array:
+    """NaN has no place between two bounds: as a key it is unknown."""
+    return pc.if_else(pc.is_nan(key), pa.nulls(1, key.type)[0], key) if pa.types.is_floating(key.type) else key
 
 
 def key_array(values: Sequence[KeyValue], data_type: DataType) -> pa.Array:

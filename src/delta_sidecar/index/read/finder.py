@@ -12,24 +12,22 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError, StorageError
 from delta_sidecar.index.format.index_names import DIRECTORIES, HINT, manifest_name, manifest_version, single_id
-from delta_sidecar.index.format.manifest import FORMAT, Manifest, with_parts
-from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.format.part_format import MANIFEST_KEY, file_entry
-from delta_sidecar.index.format.seals import is_whole
-from delta_sidecar.index.read.index_base import IndexBase
-from delta_sidecar.index.read.manifests import check_table, hinted_version, manifest_of
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import Discovery, LogSearch
 from delta_sidecar.log.segment import Listing
 from delta_sidecar.storage.requests import begin_gets
 from delta_sidecar.storage.store import Buffer, Store
+
+if TYPE_CHECKING:
+    from delta_sidecar.index.format.manifest import Manifest
+    from delta_sidecar.index.read.index_base import IndexBase
 
 _log = logging.getLogger(__name__)
 
@@ -148,12 +146,15 @@ class IndexFinder:
 
     def _hint(self, directory: str, answer: Future[Buffer]) -> int | None:
         try:
-            hint = hinted_version(answer.result())
+            found = answer.result()
         except ObjectNotFoundError:
             return None
         except StorageError as error:
             self._pass_over(f"the hint of an index could not be read: {error}")
             return None
+        from delta_sidecar.index.read.manifests import hinted_version
+
+        hint = hinted_version(found)
         self._has_index = True
         if hint is None:
             self._pass_over(f"{directory}/{HINT} cannot be parsed and was not used; build the index again")
@@ -178,18 +179,26 @@ class IndexFinder:
         """The manifest; where it is broken, or missing although there is an index, the part that speaks for itself."""
         directory, version = candidate.directory, candidate.version
         try:
-            return IndexBase(manifest_of(candidate.answer.result(), directory, version), directory)
+            found = candidate.answer.result()
+            from delta_sidecar.index.read.index_base import IndexBase
+            from delta_sidecar.index.read.manifests import manifest_of
+
+            return IndexBase(manifest_of(found, directory, version), directory)
         except ObjectNotFoundError:
             if not candidate.is_hinted:
                 return None
             self._pass_over(f"{directory}/{manifest_name(version)} is missing, although the hint names it")
         except CorruptIndexError as error:
             self._pass_over(str(error))
+        from delta_sidecar.index.read.index_base import IndexBase
+
         single = read_single(self._store, directory, version)
         return None if single is None else IndexBase(single, directory, "footer")
 
     def _usable(self, base: IndexBase | None, listing: Listing) -> IndexBase | None:
         if base is not None:
+            from delta_sidecar.index.read.manifests import check_table
+
             check_table(base.manifest, self._store, listing)
             try:
                 _ = base.layout
@@ -205,6 +214,13 @@ class IndexFinder:
 
 def read_single(store: Store, directory: str, version: int) -> Manifest | None:
     """What `v{C}.parquet` says of itself, as a manifest with that one part; None if there is no such file."""
+    import pyarrow.parquet as pq
+
+    from delta_sidecar.index.format.manifest import FORMAT, Manifest, with_parts
+    from delta_sidecar.index.format.part_entries import PartEntry
+    from delta_sidecar.index.format.part_format import MANIFEST_KEY, file_entry
+    from delta_sidecar.index.format.seals import is_whole
+
     path = f"{directory}/{single_id(version)}.parquet"
     try:
         data = store.get(path)

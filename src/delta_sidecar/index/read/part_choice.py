@@ -12,11 +12,9 @@ from delta_sidecar import arrays
 from delta_sidecar.index.format.part_entries import FileEntries, PartEntry
 from delta_sidecar.index.format.seals import end_length
 from delta_sidecar.index.read.index_parts import IndexParts
-from delta_sidecar.index.read.part_bounds import PartBounds
 from delta_sidecar.index.read.part_rows import StatsColumns
 from delta_sidecar.listing.base import AtMost
 from delta_sidecar.listing.request import FileRequest
-from delta_sidecar.pruning.may_match import may_match
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,9 @@ class PartChoice:
         parts, pruning = self.index.manifest.parts, self.request.pruning
         chosen: Sequence[int] = range(len(parts))
         if pruning is not None:
+            from delta_sidecar.index.read.part_bounds import PartBounds
+            from delta_sidecar.pruning.may_match import may_match
+
             bounds = PartBounds(parts, self.index.layout, self.request.settings.partition_timezone)
             flags = arrays.to_numpy_bool(may_match(pruning.whole, bounds, len(parts)))
             doubted = np.array([not self.buckets_are_checked(count) for count in parts.off_bucket], np.bool_)

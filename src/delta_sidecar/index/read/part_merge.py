@@ -8,21 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from delta_sidecar.arrays import pc
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart
 from delta_sidecar.index.read.part_file import fetch_stats
 from delta_sidecar.index.read.part_rows import key_in_stats, key_path
-from delta_sidecar.index.read.row_chunks import RowChunk
+from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk
 from delta_sidecar.index.stats.index_rows import order_of
 from delta_sidecar.listing.base import LiveRows
 from delta_sidecar.pruning.listing_columns import output_schema, project
 from delta_sidecar.storage.store import Store
 
-KEY = "sort key\0"
-"""The column of the sort keys of rows that are being merged."""
 ChunksOfPart: TypeAlias = tuple[MatchingPart, Iterator[RowChunk]]
 
 
@@ -82,7 +80,7 @@ class PartMerge:
 
 def in_key_order(batches: Sequence[LiveRows], output: Sequence[str]) -> LiveRows:
     """Rows of several parts as one batch in the order of their keys, with the columns of the listing."""
-    keys = pa.concat_arrays([batch.rows.column(KEY) for batch in batches])
+    keys = pa.concat_arrays([batch.rows.column(SORT_KEY) for batch in batches])
     rows = pa.Table.from_batches([project(batch.rows, output) for batch in batches])
     ordered = rows.take(order_of([keys])).combine_chunks().to_batches()
     nothing = pa.RecordBatch.from_pylist([], output_schema(output))

@@ -11,14 +11,21 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, descendant, whole
+from delta_sidecar.index.format.index_columns import (
+    KINDS,
+    NUM_RECORDS,
+    PARTITION,
+    STATS_JSON,
+    TIGHT_BOUNDS,
+    descendant,
+    whole,
+)
 from delta_sidecar.index.format.index_layout import IndexLayout, Path
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import MAPS, guarded, leaf_arrays, nested, read_checked
 from delta_sidecar.index.format.partition_map import partition_map
-from delta_sidecar.index.format.sort_keys import in_key_type, key_array, key_type
+from delta_sidecar.index.format.sort_keys import in_key_type, key_array, key_type, without_nan
 from delta_sidecar.index.read.part_file import PartFile
-from delta_sidecar.index.stats.index_rows import PARTITION, without_nan
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
 from delta_sidecar.storage.store import Store
 

@@ -16,17 +16,14 @@ from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.index.format.index_columns import KINDS, STATS_JSON
 from delta_sidecar.index.read.index_parts import IndexParts
-from delta_sidecar.index.read.part_bounds import GroupBounds
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
-from delta_sidecar.index.read.part_merge import KEY, PartMerge, in_key_order
 from delta_sidecar.index.read.part_rows import PartRows, part_keys
-from delta_sidecar.index.read.row_chunks import RowChunk, RowSpan
+from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, RowSpan
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import RangeFilter, Replay, without
-from delta_sidecar.pruning.may_match import may_match
 from delta_sidecar.storage.store import Store
 
 _FEW_KEPT = 4
@@ -96,6 +93,8 @@ class PartScan:
 
     def _merged(self) -> Iterator[LiveRows]:
         """Rows of parts whose keys overlap, in the order of their keys."""
+        from delta_sidecar.index.read.part_merge import PartMerge, in_key_order
+
         chunked = ((matching, self._chunks(matching, core)) for matching, core in self._fetch)
         for pieces in PartMerge(self._choice, self._store, chunked):
             self._rows_out += [chunk.span for chunk, _ in pieces]
@@ -150,6 +149,9 @@ class PartScan:
         count = len(rows.group_rows)
         flags = np.ones(count, np.bool_)
         if self._request.pruning is not None:
+            from delta_sidecar.index.read.part_bounds import GroupBounds
+            from delta_sidecar.pruning.may_match import may_match
+
             bounds = GroupBounds(core, self._index.layout, self._request.settings.partition_timezone)
             is_checked = self._choice.buckets_are_checked(matching.part.off_bucket)
             condition = self._request.pruning.whole if is_checked else self._request.pruning.predicate
@@ -166,7 +168,7 @@ class PartScan:
         assert core is not None
         assert self._filter is not None
         if keys is not None:
-            core = core.append_column(KEY, keys)
+            core = core.append_column(SORT_KEY, keys)
         first = rows.span(chunk.span.group).start + chunk.span.start
         if matching.stats is not None:
             stats = matching.stats.slice(first, chunk.span.count)
@@ -181,9 +183,9 @@ class PartScan:
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
         live = rows.listed(core, stats)
         if keys is not None:
-            live = live.append_column(KEY, core.column(KEY))
+            live = live.append_column(SORT_KEY, core.column(SORT_KEY))
         is_checked = self._choice.buckets_are_checked(matching.part.off_bucket)
-        return LiveRows(self._request.pruner.prune(live, matching.is_settled, is_checked), by_stats + live.num_rows)
+        return LiveRows(self._request.prune(live, matching.is_settled, is_checked), by_stats + live.num_rows)
 
     def _with_all_stats(self, matching: MatchingPart, rows: PartRows, groups: set[int]) -> Iterator[RowChunk]:
         """Rows with all their stats. The stats file is decoded a little at a time."""

@@ -10,6 +10,9 @@ from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.read.part_fetch import MatchingPart
 from delta_sidecar.index.read.part_rows import PartRows
 
+SORT_KEY = "sort key\0"
+"""The column of the sort keys of rows that are being merged."""
+
 
 @dataclass(frozen=True, slots=True)
 class RowSpan:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.format.index_columns import (
     KINDS,
+    PARTITION,
     column,
     path_of,
     whole,
@@ -24,7 +25,6 @@ from delta_sidecar.index.format.part_format import (
     read_checked,
 )
 from delta_sidecar.index.format.partition_map import partition_map
-from delta_sidecar.index.stats.index_rows import PARTITION
 from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.storage.store import Buffer, Store
 

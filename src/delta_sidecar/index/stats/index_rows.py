@@ -11,12 +11,13 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
-from delta_sidecar.index.format.index_columns import column, path_of, whole
+from delta_sidecar.arrays import pc
+from delta_sidecar.index.format.index_columns import PARTITION, column, path_of, whole
 from delta_sidecar.index.format.index_layout import IndexLayout, SortKey
+from delta_sidecar.index.format.sort_keys import without_nan
 from delta_sidecar.index.stats.native_types import native_typed
 from delta_sidecar.index.stats.typed_stats import one_minimum, typed_stats
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
@@ -29,7 +30,6 @@ ADD_COLUMNS: Final = tuple(name for name in FILE_SCHEMA.names if name not in ("n
 """Columns of an `add` that the index holds as they are."""
 SOURCE_COLUMNS: Final = FileColumns(names=(*ADD_COLUMNS, "stats"), all_stats=True)
 """What a builder reads of each file."""
-PARTITION: Final = "partition"
 
 
 def index_rows(files: pa.RecordBatch, layout: IndexLayout) -> pa.Table:
@@ -68,11 +68,6 @@ def sort_key(rows: pa.Table, sort: SortKey) -> pa.Array:
         return _array(rows, "modification_time", pa.int64())
     kind = PARTITION if sort.kind == "partition" else "min"
     return without_nan(_array(rows, column(kind, sort.path), pa.int64()))
-
-
-def without_nan(key: pa.Array) -> pa.Array:
-    """NaN has no place between two bounds: as a key it is unknown."""
-    return pc.if_else(pc.is_nan(key), pa.nulls(1, key.type)[0], key) if pa.types.is_floating(key.type) else key
 
 
 def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:

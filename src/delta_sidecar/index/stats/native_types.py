@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.index.format.index_layout import Leaf
 from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS
 from delta_sidecar.values.stats_text import shortest

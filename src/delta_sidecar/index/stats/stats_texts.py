@@ -13,12 +13,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
-from delta_sidecar.arrays import Flags
+from delta_sidecar.arrays import Flags, pc
 from delta_sidecar.index.format.index_columns import (
     KINDS,
     NUM_RECORDS,

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from delta_sidecar import arrays
-from delta_sidecar.arrays import Flags
+from delta_sidecar.arrays import Flags, pc
 from delta_sidecar.index.format.index_columns import (
     KINDS,
     NUM_RECORDS,

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.format.index_columns import NUM_RECORDS, column, whole
+from delta_sidecar.index.format.index_columns import NUM_RECORDS, PARTITION, column, whole
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.manifest import Manifest
 from delta_sidecar.index.format.part_entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.format.part_format import MANIFEST_KEY
 from delta_sidecar.index.format.seals import chunk_checksums, computed_checksums, footer_crc32, footer_length
-from delta_sidecar.index.stats.index_rows import PARTITION, off_bucket
+from delta_sidecar.index.stats.index_rows import off_bucket
 from delta_sidecar.log.file_keys import all_plain
 from delta_sidecar.storage.store import Buffer
 from delta_sidecar.values.comparison import comparable, unscaled_integers

@@ -15,9 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column, descendant
+from delta_sidecar.index.format.index_columns import (
+    KINDS,
+    NUM_RECORDS,
+    PARTITION,
+    STATS_JSON,
+    TIGHT_BOUNDS,
+    column,
+    descendant,
+)
 from delta_sidecar.index.format.index_layout import IndexLayout
-from delta_sidecar.index.stats.index_rows import ADD_COLUMNS, PARTITION, SOURCE_COLUMNS
+from delta_sidecar.index.stats.index_rows import ADD_COLUMNS, SOURCE_COLUMNS
 from delta_sidecar.index.stats.native_types import native_typed
 from delta_sidecar.index.verify.digests import Words, key_digests, row_digests, text_digests
 from delta_sidecar.index.verify.plain_stats import StatsReader
