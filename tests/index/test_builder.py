@@ -293,6 +293,21 @@ def test_a_missing_part_is_mended_by_the_next_build(tmp_path: Path) -> None:
     check(store, log)
 
 
+def test_a_missing_single_file_is_mended_by_the_next_build(tmp_path: Path) -> None:
+    """Its successor has the same name and, but for the ids inside, the same bytes: as many, too."""
+    log = a_table(tmp_path)
+    store = open_store(str(tmp_path))
+    build_index(store)
+    (single,) = (tmp_path / SIDECARS).glob("*.parquet")
+    size = single.stat().st_size
+    single.unlink()
+    assert not verify_index(store).ok
+    assert build_index(store).mode == "full"
+    assert single.stat().st_size == size
+    check(store, log)
+    assert build_index(store).mode == "current"
+
+
 def test_a_flipped_byte_is_mended_by_a_full_build(tmp_path: Path) -> None:
     log = a_table(tmp_path)
     store = open_store(str(tmp_path))

@@ -60,7 +60,7 @@ def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: boo
     except ObjectExistsError:
         present = store.head(path)
         theirs = None if replace else _usable(snapshot, directory, manifest.version)
-        if theirs is not None:
+        if theirs is not None and not _names_files_of(theirs, manifest):
             return theirs
         try:
             store.replace(path, data, present.etag)
@@ -68,6 +68,13 @@ def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: boo
             return publish(snapshot, directory, manifest)
     give_hint(store, directory, manifest.version, snapshot.listing.head)
     return manifest
+
+
+def _names_files_of(theirs: Manifest, ours: Manifest) -> bool:
+    """Whether a manifest names a file that was lost and that this build wrote again: it has other bytes now, even if
+    their number is the same."""
+    written = {part.id: part.core for part in ours.parts}
+    return any(part.id in written and part.core != written[part.id] for part in theirs.parts)
 
 
 def _usable(snapshot: Snapshot, directory: str, version: int) -> Manifest | None:
