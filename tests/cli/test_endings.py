@@ -164,7 +164,7 @@ def test_an_interrupt_ends_a_wait_for_a_silent_store() -> None:
 
 def test_a_full_disk_is_one_line(large: Path) -> None:
     with Path("/dev/full").open("wb") as full, open_command("files", large, "--json", stdout=full.fileno()) as process:
-        assert process.wait(60) == 1
+        assert process.wait(60) == 2
         assert process.stderr is not None
         (line,) = process.stderr.read().splitlines()
         assert b"No space left" in line

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +125,10 @@ def test_batches_are_written_as_they_come(tmp_path: Path, ending: Any) -> None:
         (["--output", "{tmp}/out.csv", "--json"], ["--json"]),
         (["--output", "{tmp}/nowhere/out.csv"], ["nowhere/out.csv", "No such file"]),
         (["--output", "{tmp}", "--format", "csv"], ["is a directory"]),
+        (["--output", "{tmp}/out/", "--format", "csv"], ["is a directory"]),
+        (["--output", ".", "--format", "csv"], ["is a directory"]),
+        (["--output", "{tmp}/" + "n" * 256 + ".csv"], ["File name too long"]),
+        (["--output", "-", "--format", "csv"], ["--output -", "standard output"]),
         (["--format", "parquet"], ["--output"]),
         (["--format", "xml"], ["xml", "parquet, csv, arrow, json"]),
     ],
@@ -130,3 +136,36 @@ def test_batches_are_written_as_they_come(tmp_path: Path, ending: Any) -> None:
 def test_places_and_formats_that_do_not_fit_are_refused(tmp_path: Path, arguments: list[str], words: list[str]) -> None:
     root = LogBuilder(tmp_path / "table").commit(add("a")).root
     assert_refused(invoke("files", root, *(word.replace("{tmp}", str(tmp_path)) for word in arguments)), *words)
+
+
+def test_only_a_regular_file_is_replaced(tmp_path: Path) -> None:
+    root = LogBuilder(tmp_path / "table").commit(add("a")).root
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    assert_refused(invoke("files", root, "--output", str(pipe)), "pipe.csv", "a device or a pipe")
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    root = LogBuilder(tmp_path / "table").commit(add("a")).root
+    real, link = tmp_path / "real.csv", tmp_path / "link.csv"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    assert invoke("files", root, "--output", str(link)).code == 0
+    assert link.is_symlink()
+    assert "a" in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_script_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "delta_sidecar.cli.main", "completion", "bash"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert "No space left" in ended.stderr

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -32,6 +33,8 @@ _ORDINARY = re.compile(
 """Words of messages: nobody learns from one of them that it is a secret. Regions are like them."""
 _WORD = re.compile(r"[A-Za-z]{1,15}")
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Of what the command writes to: stores and files say so in errors of their own."""
 _interrupted = threading.Event()
 
 
@@ -55,6 +58,13 @@ def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
         raise Exit(MENDABLE) from None
     except (Exit, ClickException):
         raise
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            _unexpected(error, verbose, secrets)
+            raise Exit(UNEXPECTED) from None
+        say_line(f"standard output cannot be written: {error.strerror}; nothing after that was written", secrets)
+        _leave_pipe()
+        raise Exit(MENDABLE) from None
     except Exception as error:
         _unexpected(error, verbose, secrets)
         raise Exit(UNEXPECTED) from None

@@ -640,7 +640,8 @@ def completion(shell: str) -> None:
     script = get_completion_class(shell)
     assert script is not None
     template = script(app, {}, "sidecar", "_SIDECAR_COMPLETE")
-    click.echo(template.source_template % template.source_vars())
+    with reported(False, {}):
+        click.echo(template.source_template % template.source_vars())
 
 
 if __name__ == "__main__":

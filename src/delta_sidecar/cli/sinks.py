@@ -7,6 +7,7 @@ of it, and memory does not grow with it.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -58,8 +59,10 @@ def sink_of(json: bool, output: str | None, file_format: str | None) -> Sink:
             raise OptionError(f"--format {file_format!r} is not known{near}; it takes {', '.join(FORMATS)}")
     if output is None:
         if chosen == "parquet" or (chosen == "arrow" and sys.stdout.isatty()):
-            raise OptionError(f"--format {chosen} is no text; give a file by --output")
+            raise OptionError(f"{chosen} is binary; give a file by --output")
         return Sink(chosen)
+    if output == "-":
+        raise OptionError("--output - is no file; leave --output out to write to standard output")
     return Sink(chosen or _by_ending(output), output)
 
 
@@ -103,23 +106,47 @@ class _Counted:
 
 @contextmanager
 def _complete_file(path: str) -> Iterator[BinaryIO]:
-    """A file that stands at its place only if the block ends well."""
-    place = Path(path)
-    temporary = place.with_name(f".{place.name}.{os.getpid()}.partial")
-    if place.is_dir():
-        raise OptionError(f"--output {path} is a directory; name a file")
+    """A file that stands at its place only if the block ends well. A link stays one, and an old file's mode is kept."""
+    place = _checked_place(path)
+    temporary = place.with_name(f".{place.name[:200]}.{os.getpid()}.partial")
     try:
         file = temporary.open("xb")
     except OSError as error:
-        raise OptionError(f"--output {path} cannot be written: {error.strerror}") from None
+        raise _unwritable(path, error) from None
     try:
         with file:
             yield file
+        if place.exists():
+            temporary.chmod(stat.S_IMODE(place.stat().st_mode))
         temporary.replace(place)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.errno is not None:
+            raise _unwritable(path, error) from None
         raise
+
+
+def _checked_place(path: str) -> Path:
+    """Where the file goes, behind all links; only a regular file may be there already."""
+    if path.endswith(("/", os.sep)):
+        raise OptionError(f"--output {path} is a directory; name a file")
+    place = Path(os.path.realpath(path))
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return place
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    if stat.S_ISDIR(mode):
+        raise OptionError(f"--output {path} is a directory; name a file")
+    if not stat.S_ISREG(mode):
+        raise OptionError(f"--output {path} is a device or a pipe; leave --output out and redirect standard output")
+    return place
+
+
+def _unwritable(path: str, error: OSError) -> OptionError:
+    return OptionError(f"--output {path} cannot be written: {error.strerror}")
 
 
 def _write(chosen: Format | None, file: BinaryIO, is_file: bool, schema: pa.Schema, batches: Iterable[Any]) -> None:
