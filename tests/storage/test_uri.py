@@ -75,7 +75,15 @@ def test_a_host_is_no_local_path() -> None:
         parse_location("file://server/share")
 
 
-@pytest.mark.parametrize("text", ["https://user:hunter2@example.com/t?sig=hunter2", "ftp://u:hunter2@h/t"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://user:hunter2@example.com/t?sig=hunter2",
+        "ftp://u:hunter2@h/t",
+        "s3://key:hunter2@lake/t",
+        "abfss://c:hunter2@account/t",
+    ],
+)
 def test_a_refusal_tells_no_secret(text: str) -> None:
     with pytest.raises(InputError) as caught:
         parse_location(text)

@@ -173,6 +173,11 @@ def _remote(scheme: str, rest: str, text: str) -> Location:
     authority, _, path = rest.partition("/")
     if not authority and scheme != "memory":
         raise InputError(f"location {_shown(text)!r} names no bucket or container; write {scheme}://<name>/<path>")
+    if ":" in authority.rpartition("@")[0]:
+        raise InputError(
+            f"a location {scheme}://<name>:<password>@… holds credentials; give them as storage options, and write "
+            f"{scheme}://{authority.rpartition('@')[2]}/…"
+        )
     if scheme in ("az", "abfss"):
         scheme = "abfss" if "@" in authority else "az"
         authority = authority.replace(".blob.", ".dfs.", 1)
