@@ -154,6 +154,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (lambda: table.scan_files(after=position), "with another predicate"),
         (lambda: table.scan_files("x >= 1", after="later"), "after is a str"),  # type: ignore[arg-type]
         (lambda: ScanPosition.from_json("{}"), "not the JSON of a position"),
+        (lambda: ScanPosition.from_json(None), "not the JSON of a position"),  # type: ignore[arg-type]
     ]:
         with pytest.raises(PositionError, match=says):
             scan()

@@ -8,7 +8,7 @@ the same. What cannot be repeated exactly is refused.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from zlib import crc32
 
 import msgspec
@@ -48,7 +48,7 @@ class ScanPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     table: str
     """The table's id."""
     version: int
-    files: int
+    files: Annotated[int, msgspec.Meta(ge=0)]
     """How many files were handed out."""
     last: str | None
     """The path of the last of them."""
@@ -73,7 +73,7 @@ class ScanPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """The position that `to_json` wrote."""
         try:
             return msgspec.json.decode(text, type=cls)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, TypeError) as error:
             raise PositionError(f"this is not the JSON of a position ({error}); give what to_json returned") from None
 
 
