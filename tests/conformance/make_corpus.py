@@ -10,6 +10,7 @@ import datetime as dt
 import io
 import json
 import shutil
+import struct
 import sys
 import zlib
 from collections.abc import Callable, Sequence
@@ -516,8 +517,17 @@ def column_mapping(t: Making) -> None:
 
 @table
 def type_widening(t: Making) -> None:
-    """Columns were widened after parts were written: old parts have the old types."""
+    """Columns were widened, and the index was built again: its parts have the new types, those of old files, too."""
+    _widened(t, rebuilt=True)
 
+
+@table
+def old_types(t: Making) -> None:
+    """Columns were widened after the index was built: its parts have the old types. Floats in bounds and literals."""
+    _widened(t, rebuilt=False)
+
+
+def _widened(t: Making, rebuilt: bool) -> None:
     def changed(name: str, old: str, new: str) -> dict[str, Any]:
         return column(name, new, metadata={"delta.typeChanges": [{"fromType": old, "toType": new}]})
 
@@ -529,8 +539,10 @@ def type_widening(t: Making) -> None:
         "n": ("integer", "double"),
         "k": ("long", "string"),
     }
+    same = [column("z")] if rebuilt else [column("z"), column("g", "float")]
+    single = {} if rebuilt else {"g": 0.1}
     t.log.protocol(reader=3, features=["typeWidening", "timestampNtz"])
-    t.log.metadata([column("z"), *(column(name, old) for name, (old, _) in changes.items())])
+    t.log.metadata([*same, *(column(name, old) for name, (old, _) in changes.items())])
 
     def old(n: int) -> Any:
         said = {
@@ -541,11 +553,12 @@ def type_widening(t: Making) -> None:
             "n": n,
             "k": n,
             "z": n,
+            **single,
         }
         return add(f"old{n}.parquet", stats=stats(said, **dict.fromkeys(said, 0)))
 
     t.commit(*map(old, range(4))).index()
-    t.log.metadata([column("z"), *(changed(name, *pair) for name, pair in changes.items())])
+    t.log.metadata([*same, *(changed(name, *pair) for name, pair in changes.items())])
 
     def new(n: int) -> Any:
         said = {
@@ -556,10 +569,15 @@ def type_widening(t: Making) -> None:
             "n": n + 0.5,
             "k": f"k{n}",
             "z": n,
+            **single,
         }
         return add(f"new{n}.parquet", stats=stats(said, **dict.fromkeys(said, 0)))
 
-    t.commit(new(0), new(1)).index(full=False).commit(new(2), remove("old0.parquet"))
+    t.commit(new(0), new(1))
+    if rebuilt:
+        t.index(full=False)
+    t.commit(new(2), remove("old0.parquet"))
+    base, nearest = int(rebuilt), struct.unpack("f", struct.pack("f", 0.1))[0]
     questions: list[tuple[str, str, Any]] = [
         ("i", "=", 2),
         ("i", ">", 10**9),
@@ -575,10 +593,15 @@ def type_widening(t: Making) -> None:
         ("k", "=", "zzz"),
         ("z", "=", 1),
     ]
-    t.case("newest", base=1)
+    floats = [("<=", 0.1), ("=", 0.1), (">=", nearest), (">", nearest), ("<", 0.09)]
+    questions += [("f", op, value) for op, value in floats]
+    questions += [
+        (name, op, value) for name in single for op, value in [*floats, ("<", 0.1), (">", 0.1), ("=", nearest)]
+    ]
+    t.case("newest", base=base)
     for name, op, value in questions:
-        t.case(f"{name} {op} {value}", is_(name, op, value), base=1)
-    t.case("with statistics", base=1, stats=True)
+        t.case(f"{name} {op} {value}", is_(name, op, value), base=base)
+    t.case("with statistics", base=base, stats=True)
 
 
 @table

@@ -25,6 +25,7 @@ WIDER = {
     "float": ("double",),
     "date": ("timestamp_ntz",),
 }
+PARTITION_TYPES = {*spec.BITS, *spec.TIMES, "float", "double", "boolean", "string", "date", "binary"}
 DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
@@ -49,8 +50,9 @@ def replay(commits: Sequence[Iterable[Mapping[str, Any]]], table: str = "file://
         adds = {_key(table, body): body for kind, body in actions if kind == "add"}
         live += [dict(body) for key, body in adds.items() if key not in seen]
         seen |= {_key(table, body) for kind, body in actions if kind in ("add", "remove")}
-        protocol = protocol or next((body for kind, body in actions if kind == "protocol"), None)
-        metadata = metadata or next((body for kind, body in actions if kind == "metaData"), None)
+        newest = dict(actions)
+        protocol = protocol or newest.get("protocol")
+        metadata = metadata or newest.get("metaData")
     assert protocol is not None
     assert metadata is not None
     return Table(protocol, metadata, live)
@@ -129,6 +131,8 @@ class Facts:
 
 def facts_of(add: Mapping[str, Any], leaf: Leaf) -> Facts:
     if leaf.is_partition:
+        if leaf.type not in PARTITION_TYPES and spec.decimal_type(leaf.type) is None:
+            return Facts(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
         value = spec.partition_value((add.get("partitionValues") or {}).get(leaf.physical[0]), leaf.type)
         if value is None:
             return Facts(UNKNOWN, UNKNOWN, 1, 1)
@@ -151,8 +155,10 @@ def facts_of(add: Mapping[str, Any], leaf: Leaf) -> Facts:
 
 def _has_facts(leaf: Leaf) -> bool:
     changes = leaf.metadata.get("delta.typeChanges")
-    pairs = [(c.get("fromType"), c.get("toType")) for c in changes] if isinstance(changes, list) else []
-    return leaf.type != "nested" and all(is_widening(str(old), str(new)) for old, new in pairs)
+    entries = [c for c in changes if isinstance(c, dict)] if isinstance(changes, list) else []
+    pairs = [(c.get("fromType"), c.get("toType")) for c in entries]
+    read = [(old, new) for old, new in pairs if isinstance(old, str) and isinstance(new, str)]
+    return leaf.type != "nested" and all(is_widening(old, new) for old, new in read)
 
 
 def is_widening(old: str, new: str) -> bool:

@@ -20,6 +20,7 @@ ALIASES = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": 
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
 SECOND = 1_000_000
+INFINITE = float("inf")
 
 
 class Unknown:
@@ -119,9 +120,9 @@ def bound(value: Any, kind: str, side: str) -> Any:
         return value if type(value) is int and value in INT64 else UNKNOWN
     if kind in ("float", "double"):
         if type(value) is str:
-            infinite = {"Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": -float("inf")}
-            return infinite.get(value, UNKNOWN)
-        return float(value) if type(value) in (int, Number) else UNKNOWN
+            return {"Infinity": INFINITE, "+Infinity": INFINITE, "-Infinity": -INFINITE}.get(value, UNKNOWN)
+        number = float(value) if type(value) in (int, Number) else INFINITE
+        return UNKNOWN if abs(number) == INFINITE else number
     if type(value) is not str:
         return UNKNOWN
     if kind == "string":
@@ -156,7 +157,7 @@ class Moment:
 _MOMENT = re.compile(
     r"([+-]?[0-9]{4,6})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2})(?::([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?)?"
-    r" ?(Z|UTC|[+-][0-9]{2}(?::?[0-9]{2}(?::?[0-9]{2})?)?)?)?"
+    r"(?: ?(Z|UTC|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9]|:[0-5][0-9]:[0-5][0-9])?))?)?"
 )
 
 
@@ -229,9 +230,9 @@ def date_of(number: int) -> tuple[int, int, int]:
 
 
 def was_float(metadata: Mapping[str, Any]) -> bool:
-    if "delta.typeChanges" not in metadata:
+    changes = metadata.get("delta.typeChanges")
+    if changes is None:
         return False
-    changes = metadata["delta.typeChanges"]
     if not isinstance(changes, list) or any(not isinstance(change, dict) for change in changes):
         return True
     return any(change.get("fromType") == "float" for change in changes)
@@ -246,31 +247,34 @@ def widened(value: Any, kind: str, side: str, metadata: Mapping[str, Any] = {}) 
             return min(value + 1000, INT64[-1])
         return value if value > 0 else max(value - 1000, INT64[0])
     if kind == "float":
-        return nearby_float(value, side)
+        near = nearest_float(value)
+        return UNKNOWN if abs(near) == INFINITE and near != value else near
     if kind == "double" and was_float(metadata):
-        moved = nearby_float(value, side)
-        return value if moved in (float("inf"), -float("inf")) else moved
+        return float_beside(value, side)
     if scaled is not None and scaled[0] > 15:
         step, most = abs(value) // 2**52 + 1, 10 ** scaled[0] - 1
         return max(value - step, -most) if side == "min" else min(value + step, most)
     return value
 
 
-def nearby_float(value: float, side: str) -> float:
-    """The greatest float not above a number, or the least not below it."""
-    floats = _floats_around(value)
-    return max(f for f in floats if f <= value) if side == "min" else min(f for f in floats if f >= value)
-
-
-def _floats_around(value: float) -> list[float]:
-    infinite = [float("inf"), -float("inf")]
+def nearest_float(value: float) -> float:
+    """The float nearest to a number; infinite beyond the range of floats."""
     try:
-        (bits,) = struct.unpack("<I", struct.pack("<f", value))
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
-        (bits,) = struct.unpack("<I", struct.pack("<f", float.fromhex("0x1.fffffep127") * (1 if value > 0 else -1)))
-    near = [bits + step for step in (-1, 0, 1) if 0 <= (bits & 0x7FFFFFFF) + step <= 0x7F800000]
-    found = [struct.unpack("<f", struct.pack("<I", number))[0] for number in near]
-    return [*found, *infinite, 0.0, 2.0**-149, -(2.0**-149)]
+        return INFINITE if value > 0 else -INFINITE
+
+
+def float_beside(value: float, side: str) -> float:
+    """The float next to the nearest one, below it or above it; the number itself if no float is near."""
+    near = nearest_float(value)
+    if abs(near) == INFINITE:
+        return value
+    (bits,) = struct.unpack("<i", struct.pack("<f", near))
+    # The patterns of floats as one ascending line of integers, with 0 in its middle.
+    place = (bits if bits >= 0 else -(bits & 0x7FFFFFFF)) + (-1 if side == "min" else 1)
+    pattern = place if place >= 0 else -place | 0x80000000
+    return float(struct.unpack("<f", struct.pack("<I", pattern))[0])
 
 
 # Partition values.
@@ -297,7 +301,7 @@ def partition_value(text: str | None, kind: str) -> Any:
         if not re.fullmatch(number + "|[+-]?Infinity|NaN", text):
             return UNKNOWN
         parsed = float(text)
-        return struct.unpack("<f", struct.pack("<f", parsed))[0] if kind == "float" else parsed
+        return nearest_float(parsed) if kind == "float" else parsed
     if kind == "boolean":
         return {"true": 1, "false": 0}.get(text.lower(), UNKNOWN)
     if kind == "date":

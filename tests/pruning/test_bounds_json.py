@@ -78,10 +78,12 @@ def test_a_float_that_is_exact_is_not_widened(value: float) -> None:
 @pytest.mark.parametrize(
     "value", [np.float32(0.1), np.float32(-0.1), np.float32(16777216), np.float32(1.4e-45), np.float32(3.4e38)]
 )
-def test_shortest_text_of_a_float_bounds_it(value: np.float32) -> None:
-    low, high = min_max(column("float"), str(value))
-    assert low <= float(value) <= high
-    assert high - low <= 2 * float(np.spacing(abs(value)))
+def test_the_text_of_a_float_stands_for_it(value: np.float32) -> None:
+    assert min_max(column("float"), str(value)) == (float(value), float(value))
+
+
+def test_a_number_beyond_the_floats_is_no_bound_of_one() -> None:
+    assert min_max(column("float"), "-1e39", "1e39") == (None, None)
 
 
 def test_special_floats() -> None:
@@ -94,10 +96,11 @@ def test_special_floats() -> None:
 
 
 @pytest.mark.parametrize("changes", [[{"fromType": "float", "toType": "double"}], "unreadable"])
-def test_a_double_that_was_a_float_takes_both_parses(changes: object) -> None:
-    low, high = min_max(column("double", metadata={"delta.typeChanges": changes}), "0.1")
-    assert low <= 0.1
-    assert high >= float(np.float32(0.1))
+def test_a_double_that_was_a_float_reaches_to_the_floats_around(changes: object) -> None:
+    nearest = np.float32(0.1)
+    around = tuple(float(np.nextafter(nearest, np.float32(to))) for to in (0, 1))
+    for text in ("0.1", repr(float(nearest))):
+        assert min_max(column("double", metadata={"delta.typeChanges": changes}), text) == around
     low, high = min_max(column("double", metadata={"delta.typeChanges": changes}), "1e300")
     assert low <= 1e300 == high
 
@@ -282,12 +285,15 @@ def test_a_column_that_was_not_announced_is_unknown() -> None:
     assert FileBounds(stats_batch(["{}"]), [column("long")]).bounds(column("long", "other")) is None
 
 
-@pytest.mark.parametrize("kind", ["float", "double"])
-def test_the_greatest_float_is_widened_without_a_warning(kind: str) -> None:
-    """Its text is a little below it, and the next float is infinite."""
+@pytest.mark.parametrize("metadata", [{}, {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}])
+def test_the_greatest_float_is_widened_without_a_warning(metadata: dict[str, object]) -> None:
+    """The next float is infinite."""
+    of = column("double" if metadata else "float", metadata=metadata)
     greatest = float(np.finfo(np.float32).max)
-    for text in ("3.4028235E38", "3.4028234E38", "3.40282346638528859e38", "1e39", "1e-46", "1.7976931348623157e308"):
-        stats = f'{{"minValues":{{"x":-{text}}},"maxValues":{{"x":{text}}}}}'
-        found = bounds_of(column(kind), stats)
-        assert found.maximum[0].as_py() >= min(float(text), greatest)
-        assert found.minimum[0].as_py() <= max(-float(text), -greatest)
+    for text in ("3.4028235E38", "3.4028234E38", "3.40282346638528859e38", "1e-46"):
+        low, high = min_max(of, f"-{text}", text)
+        assert high >= float(np.float32(text))
+        assert low <= -float(np.float32(text))
+    for text in ("1e39", "1.7976931348623157e308"):
+        assert min_max(of, f"-{text}", text) == ((-float(text), float(text)) if metadata else (None, None))
+    assert min_max(of, "3.4028235E38")[0] <= greatest

@@ -130,10 +130,13 @@ def test_other_types_are_unknown(values: pa.Array, kind: Any) -> None:
     assert (bounds.minimum[0].as_py(), bounds.maximum[0].as_py()) == (None, None)
 
 
-def test_a_typed_double_that_was_a_float_takes_both_parses() -> None:
+@pytest.mark.parametrize("stored", [pa.float32(), pa.float64()])
+def test_a_typed_double_that_was_a_float_is_widened_as_its_text(stored: pa.DataType) -> None:
     changed = column("double", metadata={"delta.typeChanges": [{"fromType": "float", "toType": "double"}]})
-    bounds = found(changed, typed_batch(pa.array([0.1])))
-    assert bounds.maximum[0].as_py() >= float(np.float32(0.1))
+    bounds = found(changed, typed_batch(pa.array([0.1], stored)))
+    nearest = np.float32(0.1)
+    around = [float(np.nextafter(nearest, np.float32(to))) for to in (0, 1)]
+    assert [bounds.minimum[0].as_py(), bounds.maximum[0].as_py()] == around
 
 
 def test_long_typed_decimals_are_widened() -> None:

@@ -50,9 +50,9 @@ def widened(bounds: pa.Array, field: StructField, side: Side) -> pa.Array:
         case PrimitiveType(name) if name in TIMESTAMPS:
             return _widened_timestamps(bounds, side)
         case PrimitiveType("float"):
-            return _widened_floats(bounds, side)
+            return _nearest_floats(bounds)
         case PrimitiveType("double"):
-            return _both_parses(bounds, side) if was_float(field) else without_nan(bounds)
+            return _around_floats(bounds, side) if was_float(field) else without_nan(bounds)
         case DecimalType(precision) if precision > _EXACT_DIGITS:
             return decimals([_widened_decimal(v, precision, side) for v in unscaled_integers(bounds)], bounds.type)
     return bounds
@@ -81,23 +81,26 @@ def _widened_timestamps(bounds: pa.Array, side: Side) -> pa.Array:
     return _ints(moved, valid(bounds))
 
 
-def _widened_floats(bounds: pa.Array, side: Side) -> pa.Array:
-    """The next float32 outwards, or the bound itself where it is one: the text was the shortest that rounds to it."""
+def _nearest_floats(bounds: pa.Array) -> pa.Array:
+    """The float32 that each text stands for, as typed stats and an index have it; null beyond the type's range."""
     values = _float_values(bounds)
-    outward = np.float32(-np.inf if side is Side.MINIMUM else np.inf)
+    nearest = _singles(values).astype(np.float64)
+    return _floats(nearest, valid(bounds) & (np.isfinite(nearest) | np.isinf(values)))
+
+
+def _around_floats(bounds: pa.Array, side: Side) -> pa.Array:
+    """One float32 outwards of the nearest: the text may stand for that float or for a double that rounds to it, and a
+    typed bound of either kind gives the same. What no float32 holds was a double."""
+    values = _float_values(bounds)
+    nearest = _singles(values)
+    with np.errstate(over="ignore", under="ignore"):
+        moved = np.nextafter(nearest, np.float32(-np.inf if side is Side.MINIMUM else np.inf)).astype(np.float64)
+    return _floats(np.where(np.isfinite(nearest), moved, values), valid(bounds))
+
+
+def _singles(values: Floats) -> np.ndarray[Any, np.dtype[np.float32]]:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        nearest = values.astype(np.float32)
-        inside = nearest > values if side is Side.MINIMUM else nearest < values
-        moved = np.where(inside, np.nextafter(nearest, outward), nearest).astype(np.float64)
-    return _floats(moved, valid(bounds))
-
-
-def _both_parses(bounds: pa.Array, side: Side) -> pa.Array:
-    """Outermost of the bound as float and as double."""
-    values = _float_values(bounds)
-    single = _float_values(_widened_floats(bounds, side))
-    pick = np.minimum if side is Side.MINIMUM else np.maximum
-    return _floats(pick(values, np.where(np.isfinite(single), single, values)), valid(bounds))
+        return values.astype(np.float32)
 
 
 def _widened_decimal(value: int | None, precision: int, side: Side) -> int | None:
