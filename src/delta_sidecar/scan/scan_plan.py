@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import InputError, OptionError
-from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
@@ -140,6 +139,8 @@ class ScanPlan:
     @cached_property
     def headline(self) -> str:
         """What will be read, in one line, before anything is."""
+        from delta_sidecar.index.read.index_base import IndexBase
+
         base = self.snapshot.segment.base
         parts = []
         if isinstance(base, IndexBase):
