@@ -108,8 +108,8 @@ class Prepared:
     """None where nothing had to be known of the rows first."""
     bad: DataFrame | None = None
     """Its bad rows, where there are any: reason, origin and raw bytes of each."""
-    sample: DataFrame | None = None
-    """Its first rows, where they are cheaper to have than by a limit on the frame."""
+    first_rows: Callable[[], DataFrame] | None = None
+    """Makes a frame of its first rows, where that is cheaper to run than a limit on the frame."""
 
 
 def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target | None) -> Prepared:
@@ -199,9 +199,13 @@ def _of_lines(
         return _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
 
     prepared = _prepared(written(rows), time, contract, target, seen, bad)
-    # A limit after the parser ends Python workers in the middle of their work, and the next job starts new ones.
-    first = replace(rows, lines=replace(lines, frame=lines.frame.limit(SAMPLE_ROWS)))
-    return replace(prepared, sample=written(first).select(*map(quoted, prepared.frame.columns)))
+
+    def first_rows() -> DataFrame:
+        # A limit after the parser ends Python workers in the middle of their work, and the next job starts new ones.
+        first = replace(rows, lines=replace(lines, frame=lines.frame.limit(SAMPLE_ROWS)))
+        return written(first).select(*map(quoted, prepared.frame.columns))
+
+    return replace(prepared, first_rows=first_rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -525,7 +525,7 @@ def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
     known = recent_bytes_per_row(snapshot)
     if known is not None:
         return known
-    return sampled_bytes_per_row(batch.frame.limit(SAMPLE_ROWS) if batch.sample is None else batch.sample)
+    return sampled_bytes_per_row(batch.first_rows() if batch.first_rows else batch.frame.limit(SAMPLE_ROWS))
 
 
 def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:
