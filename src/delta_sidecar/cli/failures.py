@@ -58,14 +58,11 @@ def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
         raise Exit(MENDABLE) from None
     except (Exit, ClickException):
         raise
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            _unexpected(error, verbose, secrets)
-            raise Exit(UNEXPECTED) from None
-        say_line(f"standard output cannot be written: {error.strerror}; nothing after that was written", secrets)
-        _leave_pipe()
-        raise Exit(MENDABLE) from None
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            say_line(f"standard output cannot be written: {error.strerror}; nothing after that was written", secrets)
+            _leave_pipe()
+            raise Exit(MENDABLE) from None
         _unexpected(error, verbose, secrets)
         raise Exit(UNEXPECTED) from None
 
