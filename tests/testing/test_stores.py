@@ -65,7 +65,11 @@ def test_every_request_is_recorded() -> None:
     assert store.counts()["get"] == 2
     assert store.paths("head") == ["a"]
     assert all(r.t_start <= r.t_end for r in store.requests)
+    store.put_if_absent("b", b"0123456789")
+    under_way = store.get_stream("b", chunk_size=4)
+    next(under_way)
     store.reset()
+    list(under_way)
     assert store.requests == []
 
 

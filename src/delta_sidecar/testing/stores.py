@@ -1,6 +1,6 @@
-"""Stores that count, wait or fail, around any other: what a reader costs and survives becomes a test.
+"""Stores that wrap another store and count, wait or fail, to test what a reader costs and survives.
 
-Where they stand in the pile decides what they see. `CountingStore` outside a `RetryingStore` counts what a
+What they see depends on where they are in the stack. `CountingStore` outside a `RetryingStore` counts what a
 reader asked for, inside it what went over the wire. `FaultyStore` belongs inside a `RetryingStore`, whose
 retries are the ones that real stores get; around a bare reader it shows what happens when they are used up.
 """
@@ -86,6 +86,7 @@ class CountingStore(_Around):
         super().__init__(inner)
         self._lock = threading.Lock()
         self._requests: list[Request] = []
+        self._since = 0.0
 
     @property
     def requests(self) -> list[Request]:
@@ -105,7 +106,9 @@ class CountingStore(_Around):
         return [r.path for r in self.requests if verb in (None, r.verb)]
 
     def reset(self) -> None:
+        """Forget all requests, those under way included."""
         with self._lock:
+            self._since = time.perf_counter()
             self._requests.clear()
 
     def round_trips(self) -> int:
@@ -179,7 +182,8 @@ class CountingStore(_Around):
             if not running.unsent:
                 done = Request(verb, path, start, length, running.bytes, began, time.perf_counter(), failed)
                 with self._lock:
-                    self._requests.append(done)
+                    if began >= self._since:
+                        self._requests.append(done)
 
 
 class SlowStore(_Around):
