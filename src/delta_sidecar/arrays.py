@@ -1,7 +1,7 @@
-"""Arrow arrays and scalars out of Python values, from buffers.
+"""Arrow arrays and scalars from Python values, built from buffers.
 
-`pa.array` and `pa.scalar` import pandas when it is installed (170 to 400 ms, 40 MB): more than
-a whole query may cost here. These do not.
+`pa.array` and `pa.scalar` import pandas if it is installed (170 to 400 ms, 40 MB), which costs more than
+a whole query here. These functions do not.
 """
 
 from __future__ import annotations

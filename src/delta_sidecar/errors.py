@@ -2,30 +2,30 @@
 
 DeltaSidecarError
 ├── InputError                  change the call
-│   ├── TableNotFoundError      no Delta table at that place
+│   ├── TableNotFoundError      no Delta table at that location
 │   ├── VersionNotFoundError    no such version, or it can no longer be rebuilt
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
 │   ├── UnknownColumnError      no such column
 │   ├── NotOfferedError         another tool does that: the message names it
 │   ├── ConsumedStreamError     the stream was read or closed before: ask for another
-│   ├── PositionError           a listing cannot go on after that position: list from the start
+│   ├── PositionError           a listing cannot be resumed from that position: list from the start
 │   └── OptionError             an option or storage option is wrong
-├── UnsupportedTableError       use another reader, or a newer one of ours
+├── UnsupportedTableError       use another reader, or a newer version of this one
 │   ├── UnsupportedFeatureError a reader feature or protocol version
 │   └── UnsupportedTypeError    a type or encoding that cannot be read as rows
-├── CorruptIndexError           build the index again; readers go on without it
-├── CorruptTableError           mend the table
+├── CorruptIndexError           build the index again; readers ignore it
+├── CorruptTableError           repair the table
 │   ├── LogGapError             commits are missing between base and head
 │   ├── CorruptLogError         a commit, checkpoint or the state they give is broken
 │   └── CorruptDataError        a data file or deletion vector is broken or missing
-├── StorageError                mend the connection, the credentials, or wait
-│   ├── ObjectNotFoundError     the object is not there
-│   ├── ObjectExistsError       put-if-absent met an object
-│   ├── ObjectChangedError      compare-and-swap met another object than expected
-│   ├── AccessDeniedError       credentials missing, wrong or not allowed
+├── StorageError                check connection and credentials, or wait
+│   ├── ObjectNotFoundError     the object does not exist
+│   ├── ObjectExistsError       put-if-absent failed: the object already exists
+│   ├── ObjectChangedError      compare-and-swap failed: the object has changed
+│   ├── AccessDeniedError       credentials are missing, wrong, or lack a permission
 │   └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
-├── ConflictError               run it again: other writers were faster, at every attempt
-└── SparkError                  mend Spark: its installation, its settings, or the job it ran
+├── ConflictError               run it again: other writers committed first, at every attempt
+└── SparkError                  check Spark: its installation, its settings, or the job it ran
 
 Every message says what, where, and what to do next, in one line; secrets never appear in it.
 """
@@ -36,15 +36,15 @@ from collections.abc import Iterable
 
 
 class DeltaSidecarError(Exception):
-    """Anything this library reports on purpose."""
+    """Base class of every error that this library raises on purpose."""
 
 
 class InputError(DeltaSidecarError):
-    """The call is wrong: change it."""
+    """An argument is wrong: change the call."""
 
 
 class TableNotFoundError(InputError):
-    """No Delta table at that place."""
+    """No Delta table at that location."""
 
 
 class VersionNotFoundError(InputError):
@@ -64,11 +64,11 @@ class NotOfferedError(InputError):
 
 
 class ConsumedStreamError(InputError):
-    """The stream was read or closed before: it has nothing more to give."""
+    """The stream was already read or closed: ask the table for another."""
 
 
 class PositionError(InputError):
-    """A listing cannot go on after that position: it is of another listing, or that one cannot be repeated."""
+    """The position belongs to another listing, or to one that cannot be repeated: list from the start."""
 
 
 class OptionError(InputError):
@@ -76,7 +76,7 @@ class OptionError(InputError):
 
 
 class UnsupportedTableError(DeltaSidecarError):
-    """The table needs something this reader does not have."""
+    """The table uses a feature or a type that this reader does not support."""
 
 
 class UnsupportedFeatureError(UnsupportedTableError):
@@ -88,7 +88,7 @@ class UnsupportedTypeError(UnsupportedTableError):
 
 
 class CorruptIndexError(DeltaSidecarError):
-    """The index is broken, incomplete, or of another table. Never in the way of an answer."""
+    """The index is damaged, incomplete, or belongs to another table. Readers ignore it and use the log."""
 
 
 class CorruptTableError(DeltaSidecarError):
@@ -108,23 +108,23 @@ class CorruptDataError(CorruptTableError):
 
 
 class StorageError(DeltaSidecarError):
-    """The object store said no."""
+    """The object store refused a request, failed, or did not answer."""
 
 
 class ObjectNotFoundError(StorageError):
-    """The object is not there."""
+    """The object does not exist."""
 
 
 class ObjectExistsError(StorageError):
-    """Put-if-absent met an object."""
+    """Put-if-absent failed: the object already exists."""
 
 
 class ObjectChangedError(StorageError):
-    """Compare-and-swap met another object than the one to be replaced."""
+    """Compare-and-swap failed: the object has changed since it was read."""
 
 
 class AccessDeniedError(StorageError):
-    """Credentials are missing, wrong, or not allowed."""
+    """Credentials are missing, wrong, or lack a permission."""
 
 
 class StoreUnavailableError(StorageError):
@@ -132,7 +132,7 @@ class StoreUnavailableError(StorageError):
 
 
 class ConflictError(DeltaSidecarError):
-    """Other writers of the table were faster, at every attempt; nothing was written."""
+    """Other writers committed first, at every attempt; nothing was written."""
 
 
 class SparkError(DeltaSidecarError):
@@ -140,9 +140,14 @@ class SparkError(DeltaSidecarError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known word that is nearest to one that is not known, for a message: ` (did you mean ts?)`, or nothing."""
+    """A suggestion for a misspelled word, for a message: ` (did you mean ts?)`, or an empty text."""
     from difflib import get_close_matches
 
     by_folded = {name.casefold(): name for name in known}
     near = get_close_matches(word.casefold(), by_folded, 1)
     return f" (did you mean {by_folded[near[0]]}?)" if near else ""
+
+
+def needs_extra(what: str, package: str, extra: str) -> InputError:
+    """The error for a call that needs a package which only an extra installs."""
+    return InputError(f"{what} needs {package}; run: pip install 'delta-sidecar[{extra}]'")

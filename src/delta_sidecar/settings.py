@@ -1,4 +1,4 @@
-"""Options of the reader: by argument, by table property, by environment, in that order; one place."""
+"""Options of the reader: from the argument, the table property or the environment, in that order."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ STRATEGIES = ("auto", "reverse", "forward")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a reader may be told. Option names are `delta.sidecar.<field>`, but for the two the notes named."""
+    """All reader options. Option names are `delta.sidecar.<field>`, except `delta.commit.parallelism`."""
 
     enabled: bool = True
     """Look for an index beside the checkpoint (`delta.sidecar.enabled`)."""
     commit_parallelism: int = 10
     """Commits fetched at once (`delta.commit.parallelism`)."""
     row_groups_per_batch: int = 4
-    """Row groups of an index decoded ahead of the consumer, at most; twice as many where stats leave few of each."""
+    """Row groups of an index decoded ahead of the consumer, at most; twice as many if stats leave few rows."""
     strategy: str = "auto"
     """`auto`, `reverse` or `forward`."""
     batch_size: int = 17_000
-    """File rows in a batch, at most. Larger ones are not faster and cost memory in proportion."""
+    """Files in a batch, at most. Larger batches are not faster and take more memory."""
     row_batch_size: int = 65_536
     """Rows of data in a batch, at most."""
     memory_budget: int = 64 << 20
-    """Bytes a scan may have in flight."""
+    """Bytes of rows read ahead of the consumer; up to half as many bytes of commits are held in addition."""
     cache_size: int = 32 << 20
-    """Bytes a process keeps of tables it has opened: one cache for all of them, and the last who says counts."""
+    """Bytes of the one cache for all tables of a process. The table that was opened last sets its size."""
     read_threads: int = 0
     """Data files read at once; 0 means one for each core on a local disk, 16 elsewhere."""
     partition_timezone: str = "UTC"
-    """The zone of partition timestamps written without one."""
+    """Time zone of partition timestamps that were written without one."""
     limits: ReaderLimits = field(default_factory=ReaderLimits)
-    """Not an option: for those who measure, and for tests."""
+    """Thresholds for measurements and tests; not an option."""
 
     @property
     def commit_limits(self) -> CommitLimits:
-        """The limits for commits, with what the options say of them."""
+        """The limits for commits, with the values of the options."""
         held = self.memory_budget // 2
         return replace(self.limits.commits, parallelism=self.commit_parallelism, held_bytes=held)
 
     def with_options(self, options: Mapping[str, Any] | None, source: str = "option") -> Settings:
-        """These settings with some changed; names that are not ours are an error."""
+        """These settings with some options changed; an unknown name is an error."""
         if not options:
             return self
         changes: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class Settings:
         return replace(self, **changes)
 
     def with_properties(self, properties: Mapping[str, str]) -> Settings:
-        """These settings with what a table's properties say; properties that are not ours are passed over."""
+        """These settings with the options among a table's properties; other properties are ignored."""
         return self.with_options({k: v for k, v in properties.items() if k.lower() in _FIELD_OF}, "table property")
 
 
@@ -70,7 +70,7 @@ def settings_of(
     environment: Mapping[str, str] | None = None,
     limits: ReaderLimits | None = None,
 ) -> Settings:
-    """Argument > table property > environment > default."""
+    """The settings in effect: argument before table property before environment before default."""
     environment = os.environ if environment is None else environment
     named = {name: text for variable, name in _VARIABLES.items() if (text := environment.get(variable))}
     settings = Settings(limits=limits or ReaderLimits()).with_options(named, "environment setting")

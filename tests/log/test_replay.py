@@ -139,14 +139,14 @@ def test_a_walk_goes_on_where_a_base_broke(
     walk(replay, newer, seen)
     rows = file_rows(base)
     within = (min(base).encode(), max(base).encode())
-    flags = replay.put_in_order().hidden(rows.column("path"), rows.column("deletion_vector"), within)
+    flags = replay.range_filter().hidden(rows.column("path"), rows.column("deletion_vector"), within)
     assert (set() if flags is None else {base[row] for row in flags.nonzero()[0]}) == seen & set(base)
 
     given_out = [path for path in base if path not in seen][:out]
     replay.hide([file_rows(given_out)])
     seen |= set(given_out)
     walk(replay, older, seen)
-    live = [path for batch in replay.seal().live([rows]) for path in batch.column("path").to_pylist()]
+    live = [path for batch in replay.base_filter().live([rows]) for path in batch.column("path").to_pylist()]
     assert live == [path for path in base if path not in seen]
     assert replay.mask_size >= len(seen)
 

@@ -6,11 +6,11 @@ import pytest
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
 from delta_sidecar.log.log_names import Kind
-from delta_sidecar.log.segment import Listing, Segment
+from delta_sidecar.log.segment import LogListing, Segment
 from tests.log.listings import UUID_1, UUID_2, commits, listing, part
 
 
-def segment(found: Listing, version: int | None = None) -> Segment:
+def segment(found: LogListing, version: int | None = None) -> Segment:
     pinned = found.head if version is None else version
     bases = found.bases(pinned)
     return found.segment(pinned, bases[0] if bases else None)
@@ -101,7 +101,7 @@ def test_a_gap_behind_the_base_does_not_matter() -> None:
 
 
 def test_a_log_without_its_beginning_cannot_be_rebuilt() -> None:
-    with pytest.raises(VersionNotFoundError, match="the log begins at 2"):
+    with pytest.raises(VersionNotFoundError, match="the oldest commit is 2"):
         segment(listing(*commits(2, 5)))
 
 

@@ -14,7 +14,13 @@ from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.snapshot import _may_hold_state
 from delta_sidecar.testing import LogBuilder, add
 
-FILES = [b'{"add":{"path":"a"}}', b'{"remove":{"path":"metaData"}}', b'{"commitInfo":{}}', b'{"txn":{"appId":"x"}}']
+FILES = [
+    b'{"commitInfo": {"operation": "WRITE"}}',
+    b'{"add":{"path":"a"}}',
+    b'{"remove":{"path":"metaData"}}',
+    b'{"commitInfo":{}}',
+    b'{"txn":{"appId":"x"}}',
+]
 STATE = [
     b'{"metaData":{"id":"x"}}',
     b'{"protocol":{"minReaderVersion":1}}',

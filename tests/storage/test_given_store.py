@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def test_tables_of_one_store_share_what_the_process_remembers(events: Path) -> N
     assert DeltaTable("memory://lake", store=other).opening_cost == cold, "another store is another place"
 
 
+def test_tables_of_other_stores_are_others(events: Path) -> None:
+    memory, other = in_memory(events, ""), in_memory(events, "")
+    table = DeltaTable("memory://lake", store=memory)
+    assert table == DeltaTable("memory://lake", store=memory) == copy.copy(table)
+    assert table != DeltaTable("memory://lake", store=other)
+    assert DeltaTable(events) == DeltaTable(events, store=LocalStore(events)), "one directory"
+
+
 @pytest.mark.parametrize("prefix", ["", "events"])
 def test_a_local_store(events: Path, prefix: str) -> None:
     """By its own directory, or by one above it. The files are read without obstore."""
@@ -79,16 +88,16 @@ class MyStore(S3Store):
 @pytest.mark.parametrize(
     ("store", "uri", "says"),
     [
-        (S3Store("lake", region="x"), "s3://sea/events", "is not in the S3Store that was given: that one holds 'lake'"),
-        (MyStore("lake", region="x"), "s3://sea/events", "is not in the S3Store that was given: that one holds 'lake'"),
-        (S3Store("lake", prefix="a", region="x"), "s3://lake/ab", "that one holds what is below 'a'"),
-        (S3Store("lake", region="x"), "az://lake/events", "is not a place in a S3Store"),
-        (S3Store("lake", region="x"), "/data/events", "is not a place in a S3Store"),
-        (MemoryStore(), "s3://lake/events", "is not a place in a MemoryStore"),
-        (LocalStore("/usr"), "/var/events", "that one holds what is below 'usr'"),
-        (LocalStore("/usr"), "s3://lake/events", "is not a place in a LocalStore"),
-        (HTTPStore("https://example.com/events"), "s3://lake/events", "is not a place in a HTTPStore"),
-        ({"bucket": "lake"}, "s3://lake/events", "store is a dict; it takes a store of obstore"),
+        (S3Store("lake", region="x"), "s3://sea/events", "is not in the given S3Store, which holds 'lake'"),
+        (MyStore("lake", region="x"), "s3://sea/events", "is not in the given S3Store, which holds 'lake'"),
+        (S3Store("lake", prefix="a", region="x"), "s3://lake/ab", "which holds only what is below 'a'"),
+        (S3Store("lake", region="x"), "az://lake/events", "is not in a S3Store"),
+        (S3Store("lake", region="x"), "/data/events", "is not in a S3Store"),
+        (MemoryStore(), "s3://lake/events", "is not in a MemoryStore"),
+        (LocalStore("/usr"), "/var/events", "which holds only what is below 'usr'"),
+        (LocalStore("/usr"), "s3://lake/events", "is not in a LocalStore"),
+        (HTTPStore("https://example.com/events"), "s3://lake/events", "is not in a HTTPStore"),
+        ({"bucket": "lake"}, "s3://lake/events", "store is a dict; it takes an obstore store"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )

@@ -84,7 +84,7 @@ def test_a_forbidden_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("builtins.open", deny)
     with pytest.raises(
-        AccessDeniedError, match="a may not be read or written: Permission denied; check its permissions"
+        AccessDeniedError, match="a cannot be read or written: Permission denied; check its permissions"
     ):
         open_store(tmp_path).get("a")
 

@@ -118,6 +118,6 @@ def test_an_azure_account_must_be_known(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_malformed_key_is_an_option_error_without_the_key() -> None:
-    with pytest.raises(OptionError, match="do not fit") as caught:
+    with pytest.raises(OptionError, match="are not valid") as caught:
         open_store("az://c/t", {"account_name": "a", "account_key": f"not base64! {SECRET}"})
     assert SECRET not in str(caught.value)

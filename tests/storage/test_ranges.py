@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from delta_sidecar.storage.parquet_ranges import chunk_range
 from delta_sidecar.storage.ranges import coalesce, cut
 from delta_sidecar.storage.store import ByteRange
 
@@ -35,3 +39,17 @@ def test_all_ranges_are_served(ranges: list[ByteRange], gap: int, longest: int) 
 def test_no_more_is_read_than_the_gaps_allow(ranges: list[ByteRange], gap: int) -> None:
     asked = sum(r.length for r in ranges)
     assert sum(r.length for r in coalesce(ranges, gap)) <= asked + gap * max(0, len(ranges) - 1)
+
+
+@pytest.mark.parametrize(
+    ("has_dictionary", "dictionary", "start"), [(True, 40, 40), (True, 0, 100), (True, None, 100), (False, 40, 100)]
+)
+def test_the_bytes_of_a_column_chunk(has_dictionary: bool, dictionary: int | None, start: int) -> None:
+    """An offset of 0 is none: there the magic number is."""
+    chunk = SimpleNamespace(
+        data_page_offset=100,
+        has_dictionary_page=has_dictionary,
+        dictionary_page_offset=dictionary,
+        total_compressed_size=70,
+    )
+    assert chunk_range(chunk) == ByteRange(start, 70)

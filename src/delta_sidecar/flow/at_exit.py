@@ -1,4 +1,4 @@
-"""What is stopped before the interpreter goes away: a thread that is inside Arrow then would abort the process."""
+"""Stop threads before the interpreter exits: a thread that is inside Arrow then would abort the process."""
 
 from __future__ import annotations
 

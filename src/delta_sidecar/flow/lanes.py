@@ -1,4 +1,4 @@
-"""Iterators that run on threads of their own, a bounded number of items in front of their consumer."""
+"""Iterators that run on their own threads, a bounded number of items ahead of their consumer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks worked out ahead of who wants their results, which come in the order of the tasks."""
+"""Run tasks ahead of their consumer, and return the results in the order of the tasks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 class Ordered(Generic[T]):
     """Results of tasks, in the order of the tasks, worked out a few ahead: by the consumer's thread and `helpers` more.
 
-    Whoever waits for a result does a later task meanwhile; so on two cores two threads are enough, and none is idle.
-    Tasks are many and short: what passes between the threads is one queue, and a lock only for who must wait.
+    A thread that waits for a result runs a later task meanwhile, so on two cores two threads are enough, and none is
+    idle. Tasks are many and short, so the threads share only one queue, and a lock for those that must wait.
     """
 
     def __init__(self, tasks: Iterator[Callable[[], T]], helpers: int, depth: Callable[[], int] = lambda: 3) -> None:

@@ -1,7 +1,7 @@
 """The threads that wait for object stores: one pool for the process, shared by all tables.
 
-Only calls that do I/O and nothing else belong here; a task that waits for another task of the
-pool could wait forever, unless it does what no thread has begun itself (`side_by_side`).
+Only calls that do I/O and nothing else belong here. A task that waits for another task of the
+pool could wait forever, unless it runs the tasks that no thread has begun itself (`side_by_side`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests sent for ahead of who wants their answers, within one budget of bytes for all tables of the process."""
+"""Send requests ahead of their consumer, within one budget of bytes for all tables of the process."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ shared_read_ahead = ReadAhead()
 
 
 class Ahead(Generic[Item, T]):
-    """Items with the answers to their requests, in order, sent for ahead of the consumer: up to `most` of them, as far
-    as the process's read-ahead has room for their bytes. The one the consumer waits for is always sent for."""
+    """Items with their answers, in order. Up to `most` requests run ahead, within the process's byte budget; the next
+    one is always requested."""
 
     def __init__(
         self, items: Iterator[Item], send: Callable[[Item], Future[T]], size: Callable[[Item], int], most: int
@@ -60,7 +60,7 @@ class Ahead(Generic[Item, T]):
         self._stopped = False
 
     def begin(self) -> None:
-        """Send for what there is room for, without waiting for an answer."""
+        """Start as many requests as there is room for, without waiting for answers."""
         self._fill(self._most)
 
     def _fill(self, most: int) -> None:
@@ -90,7 +90,7 @@ class Ahead(Generic[Item, T]):
             self.close()
 
     def close(self) -> None:
-        """Send for nothing more; what no thread has begun is not asked for. What the consumer holds counts no more."""
+        """Start no more requests, and cancel those that have not started. Gives the budget back."""
         self._stopped = True
         for _, answer in self._sent:
             answer.cancel()

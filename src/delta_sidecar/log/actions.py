@@ -1,6 +1,6 @@
 """The actions of the log, as far as they matter to a reader.
 
-Unknown actions and unknown fields are passed over. `commitInfo` and `txn` do not change the file set.
+Unknown actions and unknown fields are ignored. `commitInfo` and `txn` do not change the file set.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A checkpoint of any kind: its protocol and metadata, and its files as a stream of rows.
 
-Classic, multi-part and V2 checkpoints differ in where rows stand, not in what they say: a *top* (one file, or all
+Classic, multi-part and V2 checkpoints hold the same rows in different files: a *top* (one file, or all
 parts of one) and, for V2, *sidecars* that the top names. A classic-named file may be V2 inside, so sidecars are
 looked for in every single-file checkpoint.
 """
@@ -22,7 +22,7 @@ from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.flow.pool import side_by_side
 from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
 from delta_sidecar.log import actions
-from delta_sidecar.log.checkpoint_rows import FileColumns, rows_of
+from delta_sidecar.log.checkpoint_rows import FileColumns, rows_of_checkpoint
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.lines import decode_lines
@@ -36,7 +36,7 @@ _COUNTED_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """What a checkpoint says that is not a file."""
+    """Protocol and metadata of a checkpoint."""
 
     protocol: actions.Protocol | None
     metadata: actions.Metadata | None
@@ -70,7 +70,7 @@ class Checkpoint:
     parquet: list[LogParquet]
     """Every Parquet file that may hold adds; the top comes first."""
     known: CheckpointState | None = None
-    """Protocol and metadata, where they have been read."""
+    """Protocol and metadata, if they have been read."""
     inline: list[actions.Add] = field(default_factory=list)
     """Adds of a JSON top file."""
     transactions: list[actions.Transaction] = field(default_factory=list)
@@ -162,7 +162,7 @@ def _lane(
         leaves = _needed_leaves(own, groups, columns)
         try:
             for batch in own.batches(groups, leaves, batch_size):
-                rows = own.guarded(rows_of, batch, columns)
+                rows = own.guarded(rows_of_checkpoint, batch, columns)
                 if rows.num_rows:
                     yield rows
         finally:
@@ -171,7 +171,8 @@ def _lane(
 
 
 def _needed_leaves(file: LogParquet, groups: Sequence[int], columns: FileColumns) -> list[str]:
-    """The leaves to read: none that the statistics tell to be all null, no text of stats that are all typed."""
+    """The leaves to read: without those that are all null by the statistics, and without the text of stats if all are
+    typed."""
     leaves = columns.leaves(file.leaves)
     if not set(groups) & set(file.groups_with("add.deletionVector.storageType")):
         leaves = [leaf for leaf in leaves if not leaf.startswith("add.deletionVector.")]
@@ -239,7 +240,7 @@ def _find_sidecars(top: LogParquet) -> list[actions.Sidecar]:
 
 
 def _find_state(files: Sequence[LogParquet]) -> CheckpointState:
-    """Protocol and metadata, wherever they stand, read together."""
+    """Protocol and metadata, read together from whatever row groups hold them."""
     state = CheckpointState(None, None)
     for file in files:
         groups = {*file.groups_with("protocol.minReaderVersion"), *file.groups_with("metaData.id")}
@@ -277,7 +278,7 @@ def _metadata(fields: dict[str, Any]) -> actions.Metadata:
 
 
 def _structs(file: LogParquet, action: str, marker: str) -> Iterator[dict[str, Any]]:
-    """The rows of an action, found by a leaf that every one of them fills."""
+    """The rows of an action, found by a leaf that is set in each of them."""
     for batch in file.batches(file.groups_with(f"{action}.{marker}"), file.select(action), 65_536):
         yield from _actions(batch, action, marker)
 

@@ -1,4 +1,4 @@
-"""Checkpoint rows into rows of `FILE_SCHEMA`: which leaves to read, and how their arrays are put together.
+"""Convert checkpoint rows to rows of `FILE_SCHEMA`: which leaves to read, and how to combine their arrays.
 
 Writers differ in string types, in fields they leave out, and in whether the row of another action has a null
 struct or a struct of nulls. What comes out is always the same.
@@ -72,7 +72,7 @@ class FileColumns:
         return tops + [f"add.stats_parsed.{kind}.{'.'.join(path)}" for path in self.stats_paths for kind in kinds]
 
 
-def rows_of(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
+def rows_of_checkpoint(batch: pa.RecordBatch, columns: FileColumns) -> pa.RecordBatch:
     """The adds of a checkpoint batch as rows of the asked-for columns (and `stats_parsed`, where it was read)."""
     add = batch.column("add")
     flat = add.flatten(memory_pool=streaming_pool()) if add.null_count else [add.field(i) for i in range(len(add.type))]

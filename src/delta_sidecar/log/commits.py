@@ -1,8 +1,8 @@
-"""A commit as a stream: its lines are parsed in blocks, so that a commit of a million adds fits in little memory.
+"""A commit as a stream: its lines are parsed in blocks, so a commit of a million adds needs little memory.
 
-Commits up to a budget are kept, because they are read twice: once for what is not a file (protocol and metadata must be
-known before the first file is emitted), once for the files. The first are kept as they are, what comes then and large
-ones compressed, to about a fifth; what does not fit is fetched again.
+Commits are read twice: once for protocol and metadata, which must be known before the first file is emitted, and once
+for the files. So commits are kept in memory, up to a budget: the first ones as they are, later and large ones
+compressed to about a fifth. Commits that do not fit are fetched again.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
 _CODEC = "zstd"
 _NOT_WORTH = 2_000
-"""Bytes of a commit that compressing hardly makes fewer."""
+"""A commit of fewer bytes is not worth compressing."""
 _WORST_RATIO = 3
-"""A commit is compressed while it streams only if so many times less than its size would fit."""
+"""A commit is compressed while it streams only if its size divided by this would fit."""
 
 
 _BARE_COLUMNS = frozenset(DEFAULT_COLUMNS)
@@ -91,7 +91,7 @@ class CommitBytes:
         return other
 
     def compact(self, budget: int) -> CommitBytes:
-        """The same bytes in little memory: compressed where they are many, without those that do not fit."""
+        """The same bytes in little memory: large commits compressed, those that do not fit left out."""
         other = CommitBytes(self._store, self.limits)
         with self._lock:
             held = dict(self._held)
@@ -109,11 +109,11 @@ class CommitBytes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are held."""
+        """Bytes in memory."""
         return self._held_bytes
 
     def hold(self, meta: ObjectMeta, data: Buffer) -> bool:
-        """Keep bytes that were fetched before the listing was known; refused if the size disagrees."""
+        """Keep bytes that were fetched before the listing was known, unless their size differs from the listed one."""
         if len(data) != meta.size:
             return False
         with self._lock:
@@ -131,12 +131,12 @@ class CommitBytes:
                 self._held_bytes += len(data)
 
     def holds(self, metas: Iterable[ObjectMeta]) -> bool:
-        """Whether commits can be read without a further request."""
+        """Whether commits can be read without another request."""
         with self._lock:
             return all(meta.path in self._held or meta.path in self._under_way for meta in metas)
 
     def prefetch(self, metas: Iterable[ObjectMeta]) -> None:
-        """Begin fetching commits that will be read next."""
+        """Start fetching commits that will be read next."""
         for meta in metas:
             if meta.size > self.limits.whole_commit:
                 continue
@@ -146,13 +146,13 @@ class CommitBytes:
                 self._under_way[meta.path] = begin(self._store, self._store.get, meta.path)
 
     def discard(self, meta: ObjectMeta) -> None:
-        """Let go of a commit that will not be read again."""
+        """Release a commit that will not be read again."""
         with self._lock:
             data = self._held.pop(meta.path, None)
             self._held_bytes -= 0 if data is None else len(data)
 
     def cancel(self) -> None:
-        """Drop what is under way and has not started."""
+        """Cancel requests that have not started."""
         with self._lock:
             for future in self._under_way.values():
                 future.cancel()
@@ -176,7 +176,7 @@ class CommitBytes:
             yield from whole_lines([data], self.limits.block)
 
     def _streamed(self, meta: ObjectMeta) -> Iterator[Buffer]:
-        """A large commit, which is kept, compressed, if it is read to its end and fits."""
+        """Stream a large commit; keep it, compressed, if it is read to its end and fits."""
         room = self.limits.held_bytes - self._held_bytes
         pieces: list[tuple[bytes, int]] | None = [] if meta.size // _WORST_RATIO <= room else None
         for chunk in self._store.get_stream(meta.path, self.limits.block):
@@ -206,24 +206,24 @@ def file_batches(
 ) -> Iterator[CommitBatch[pa.RecordBatch]]:
     """As `file_actions`, with the adds as rows of `columns`."""
     for batch in file_actions(blocks, path, columns, maker):
-        yield CommitBatch(rows_of([(path, batch.adds)], columns), batch.add_keys, batch.remove_keys)
+        yield CommitBatch(rows_of_adds([(path, batch.adds)], columns), batch.add_keys, batch.remove_keys)
 
 
-def rows_of(adds: Sequence[tuple[str, Adds]], columns: Sequence[str]) -> pa.RecordBatch:
+def rows_of_adds(adds: Sequence[tuple[str, Adds]], columns: Sequence[str]) -> pa.RecordBatch:
     """Rows of adds out of several commits, each with its path."""
     try:
         return add_rows([add for _, commit_adds in adds for add in commit_adds], columns)
     except OverflowError:
         if len(adds) > 1:
             for one in adds:
-                rows_of([one], columns)
+                rows_of_adds([one], columns)
         raise CorruptLogError(f"{adds[0][0]} holds a number that is out of its range; restore the file") from None
 
 
 def is_reconciled(blocks: Iterable[bytes], path: str, maker: KeyMaker) -> bool:
-    """Does a compacted file say each thing once, as the protocol has it?
+    """Whether a compacted file has each action once, as the protocol says.
 
-    Some writers only put commits together, in either order: then which of two actions is newer cannot be told.
+    Some writers only concatenate commits, in either order. Then it is unknown which of two actions is newer.
     """
     seen = MaskBuilder()
     states = 0

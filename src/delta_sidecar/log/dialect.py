@@ -1,6 +1,6 @@
-"""What is Delta's own about its log: where it lives and which reader features may be listed.
+"""What is specific to Delta: the directory of the log, and the supported reader features.
 
-A second dialect of the same kind of log needs another of these, and nothing else of `log` should
+A second dialect of the same kind of log needs another instance, and no other module of `log` should
 know Delta's names.
 """
 
@@ -48,8 +48,8 @@ DELTA = Dialect(
         }
     ),
     refusals={
-        "catalogManaged": "its commits are held by a catalog, not by the log alone",
-        "catalogOwned-preview": "its commits are held by a catalog, not by the log alone",
+        "catalogManaged": "a catalog manages its commits, and the log does not hold all of them",
+        "catalogOwned-preview": "a catalog manages its commits, and the log does not hold all of them",
         "redirectReaderWriter-preview": "the table redirects its readers elsewhere",
     },
 )

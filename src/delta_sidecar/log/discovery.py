@@ -1,6 +1,6 @@
-"""Finding the log's files: the hint, then one LIST that alone decides, with commits fetched beside it on a guess.
+"""Find the log's files: read the hint, then one LIST, and at the same time fetch commits that probably exist.
 
-Two sequential round trips. What is fetched on a guess is only a cache of bytes: the listing says whether it counts.
+This takes two sequential round trips. The LIST alone decides: the fetched bytes are only a cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from delta_sidecar.log.actions import LastCheckpoint
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.log_names import commit_name, version_prefix
-from delta_sidecar.log.segment import Listing, OtherBase
+from delta_sidecar.log.segment import LogListing, OtherBase
 from delta_sidecar.storage.requests import begin_small_gets
 from delta_sidecar.storage.store import LIST_PAGE, Buffer, ObjectMeta, Store
 
@@ -30,18 +30,17 @@ _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 class Discovery:
     """The log as one LIST saw it, and the bytes fetched beside it."""
 
-    listing: Listing
+    listing: LogListing
     commits: CommitBytes
-    hint: int | None
     notes: tuple[str, ...] = ()
     other: OtherBase | None = None
-    """A base of another kind, for the version that was asked for."""
+    """A base outside the log, for the requested version."""
     passed_over: str | None = None
-    """Why one that is there is not used."""
+    """Why a base outside the log exists but is not used."""
 
 
 def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
-    """Pin what there is to know about the log, for the newest version or an older one."""
+    """List the log for the newest or a given version."""
     search = LogSearch(store, version, commits)
     search.read_hint()
     search.list_from_hint()
@@ -51,11 +50,11 @@ def discover(store: Store, version: int | None, commits: CommitBytes) -> Discove
 
 
 class LogSearch:
-    """The two trips that find a log, one by one: who looks for a base of another kind does so beside them."""
+    """The two round trips that find a log, exposed separately so that an index can be searched for in parallel."""
 
     def __init__(self, store: Store, version: int | None, commits: CommitBytes, with_names: bool = False) -> None:
-        """For a version, or the newest (None); `commits` takes what is fetched on the way. `with_names` asks for the
-        names beside the log where it is listed whole, which may take a request more."""
+        """For a version, or the newest (None); `commits` keeps the commits that are fetched. `with_names` also collects
+        the names in subdirectories when the whole log is listed, which may take one more request."""
         self._store = store
         self._version = version
         self._commits = commits
@@ -64,9 +63,9 @@ class LogSearch:
         self._guesses: dict[int, Future[Buffer | None]] = {}
         self._notes: tuple[str, ...] = ()
         self._is_whole = False
-        self.listing = Listing(0, {}, ())
+        self.listing = LogListing(0, {}, ())
         self.names: tuple[str, ...] = ()
-        """Names of objects in subdirectories of the log, where these were asked for."""
+        """Names of objects in subdirectories of the log, if `with_names` and the whole log was listed."""
         self.are_all_names = True
 
     def read_hint(self) -> int | None:
@@ -80,8 +79,9 @@ class LogSearch:
         return None if is_newer else self._hint
 
     def list_from_hint(self, other: int | None = None) -> None:
-        """The second trip: one LIST from the oldest of the hinted versions on, that of the checkpoint and that of an
-        `other` base; without any, the whole log. Commits after the newest are fetched beside it on a guess."""
+        """The second trip: one LIST from the oldest hinted version on (of the checkpoint, or of an `other` base);
+        without a hint, of the whole log. At the same time, the commits after the newest hinted version are
+        fetched on a guess."""
         hinted = [v for v in (self._checkpoint, other) if v is not None]
         limits = self._commits.limits
         most = limits.whole_commit if hinted else limits.unhinted_guess
@@ -93,7 +93,7 @@ class LogSearch:
 
     @property
     def wanted(self) -> int | None:
-        """The version that is asked for; None where the listing has none such."""
+        """The requested version; None if the listing does not have it."""
         version = self.listing.head if self._version is None else self._version
         return None if self.listing.is_empty or version > self.listing.head else version
 
@@ -103,10 +103,10 @@ class LogSearch:
         return bool(self.listing.bases(self.listing.head if self._version is None else self._version))
 
     def list_all(self) -> bool:
-        """List the whole log, because what a hint named is not there; False if it is listed already."""
+        """List the whole log, because the hints lead to no base; False if it is listed already."""
         if self._is_whole:
             return False
-        note = f"the hinted checkpoint {self.listing.start} is not there, so the whole log was listed"
+        note = f"nothing usable at the hinted version {self.listing.start}; listed the whole log"
         self._notes = (*self._notes, note)
         self._list_whole()
         return True
@@ -119,28 +119,26 @@ class LogSearch:
             self.listing = list_log(self._store, 0)
 
     def _fetch_ahead(self, first: int, count: int, most: int) -> dict[int, Future[Buffer | None]]:
-        """Begin fetching the commits that are most likely needed, unless they have more than `most` bytes."""
+        """Start fetching the commits that are most likely needed, unless they have more than `most` bytes."""
         last = first + count - 1 if self._version is None else min(self._version, first + count - 1)
         versions = range(first, last + 1)
         paths = [f"{DELTA.directory}/{commit_name(version)}" for version in versions]
         return dict(zip(versions, begin_small_gets(self._store, paths, most), strict=True))
 
     def discovery(self, other: OtherBase | None = None, passed_over: Sequence[str] = ()) -> Discovery:
-        """What was found; commits that came on a guess are held, if the listing has them."""
+        """What was found. Commits that were fetched on a guess are kept if the listing has them."""
         _keep_listed(self._guesses, self.listing, self._commits)
-        reason = "; ".join(passed_over)
-        notes = (*self._notes, *filter(None, [reason]))
-        return Discovery(self.listing, self._commits, self._hint, notes, other, reason or None)
+        return Discovery(self.listing, self._commits, self._notes, other, "; ".join(passed_over) or None)
 
 
-def list_log(store: Store, start: int) -> Listing:
+def list_log(store: Store, start: int) -> LogListing:
     """One LIST of the log directory, inclusive from version `start`."""
-    return Listing.of(_log_objects(store, start), start)
+    return LogListing.of(_log_objects(store, start), start)
 
 
-def _list_with_names(store: Store) -> tuple[Listing, tuple[str, ...], bool]:
-    """The whole log, names in subdirectories, and whether these are all: a page that holds the end of the log mostly
-    holds names, too, and one more request is made for them."""
+def _list_with_names(store: Store) -> tuple[LogListing, tuple[str, ...], bool]:
+    """The whole log, names in subdirectories, and whether these are all. The page that holds the end of the log usually
+    holds some of the names, too; one more request is made for the others."""
     prefix, page_end = f"{DELTA.directory}/", f"{DELTA.directory}/:"
     objects: list[ObjectMeta] = []
     below: list[str] = []
@@ -152,12 +150,12 @@ def _list_with_names(store: Store) -> tuple[Listing, tuple[str, ...], bool]:
         if page[-1].path >= page_end:
             break
     more = _next_names(store, prefix, below[-1]) if below and is_full else []
-    return Listing.of(objects, 0), (*below, *more), len(more) < LIST_PAGE
+    return LogListing.of(objects, 0), (*below, *more), len(more) < LIST_PAGE
 
 
 def _next_names(store: Store, prefix: str, last: str) -> list[str]:
-    """Names after the last, a page of them. Of files whose names have one beginning (`v5-…`), those that are left are
-    passed over: what describes them (`v5.…`) comes after."""
+    """One page of names after the last. Skips the remaining `v5-…` files, because `v5.manifest.json` sorts after
+    them."""
     directory, _, name = last.rpartition("/")
     beginning, dash, _ = name.partition("-")
     after = f"{directory}/{beginning}-~" if dash else last
@@ -165,14 +163,14 @@ def _next_names(store: Store, prefix: str, last: str) -> list[str]:
 
 
 def _log_objects(store: Store, start: int) -> list[ObjectMeta]:
-    """Objects directly in the log directory; subdirectories, which sort behind every version, are not looked into."""
+    """Objects directly in the log directory; subdirectories sort after every version and are not listed."""
     prefix = f"{DELTA.directory}/"
     pages = list(store.list_after(prefix, prefix + version_prefix(start), prefix + ":"))
     return [meta for page in pages for meta in page if "/" not in meta.path[len(prefix) :]]
 
 
 def read_hint(store: Store) -> tuple[int | None, tuple[str, ...]]:
-    """The version `_last_checkpoint` names, if it can be trusted that far, and why not if it cannot."""
+    """The version that `_last_checkpoint` names, or None and the reason why it is not used."""
     try:
         text = bytes(store.get(DELTA.hint))
     except ObjectNotFoundError:
@@ -217,8 +215,8 @@ def _encoded(text: str) -> str:
     return quote(text, safe="")
 
 
-def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: Listing, commits: CommitBytes) -> None:
-    """Hand over the guesses the listing confirms; the others are dropped unread."""
+def _keep_listed(guesses: dict[int, Future[Buffer | None]], listing: LogListing, commits: CommitBytes) -> None:
+    """Keep the guessed commits that the listing has; drop the others unread."""
     for version, future in guesses.items():
         meta = listing.commits.get(version)
         if meta is None or meta.size > commits.limits.whole_commit:

@@ -34,4 +34,4 @@ FILE_SCHEMA = pa.schema(
 """Every column a listing can have, in order."""
 
 DEFAULT_COLUMNS = ("path", "size", "modification_time", "partition_values", "deletion_vector")
-"""What a listing has unless told: all that costs little in every kind of checkpoint."""
+"""The default columns of a listing: those that cost little in every kind of checkpoint."""

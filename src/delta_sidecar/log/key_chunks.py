@@ -1,7 +1,7 @@
-"""Many keys in little memory: what the keys of a chunk have in common (directories, the end of a name) is held once.
+"""Many keys in little memory: the common beginning and ending of the keys of a chunk is stored once.
 
-Put in order, chunks tell the keys that lie between two paths. Of half a million keys that is all a base needs which
-knows between which paths the rows of a row group lie: a few hundred can hide a row there.
+Sorted chunks find the keys between two paths. A base that knows the path range of a row group needs only these: of half
+a million keys, a few hundred can hide a row there.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class KeyChunk:
     least: bytes
     greatest: bytes
     affixes: pa.BinaryArray
-    """Prefix, suffix, and what stands between them and a stem: nothing."""
+    """Prefix, suffix, and the separator between them and a stem: an empty one."""
     is_ascending: bool = False
 
     @classmethod
     def of_few(cls, keys: Iterable[bytes]) -> KeyChunk:
-        """Some keys as they are: for a few, less is to be gained than Arrow's functions cost."""
+        """Some keys as they are: for a few keys, compression costs more than it saves."""
         ascending = sorted(keys)
         return cls(b"", arrays.binaries(ascending), b"", ascending[0], ascending[-1], _NO_AFFIXES, is_ascending=True)
 
     @classmethod
     def of(cls, keys: pa.BinaryArray, is_ascending: bool = False) -> KeyChunk:
-        """Keys in any order, or in theirs."""
+        """A chunk of keys, sorted or not."""
         ends = pc.min_max(keys, memory_pool=arrays.streaming_pool())
         least, greatest = ends["min"].as_py(), ends["max"].as_py()
         key_bytes = KeyBytes.of(keys)
@@ -83,7 +83,7 @@ class KeyChunk:
         return replace(self, stems=in_order(self.stems, self.keys()), is_ascending=True)
 
     def place(self, key: bytes) -> int:
-        """How many of the keys, in order, are less."""
+        """The number of keys that are less; the keys are sorted."""
         return bisect_left(self.stems, True, key=lambda stem: self.prefix + stem.as_py() + self.suffix >= key)
 
 
@@ -110,7 +110,7 @@ class OrderedKeys:
 
     @classmethod
     def of(cls, chunks: Iterable[KeyChunk]) -> OrderedKeys:
-        """Chunks in any order. An iterator that lets go of them saves holding them twice."""
+        """From chunks in any order. An iterator that releases them avoids holding them twice."""
         return cls(tuple(chunk.ascending() for chunk in chunks))
 
     def between(self, low: bytes, high: bytes) -> list[Span]:
@@ -129,7 +129,7 @@ def _common_prefix(least: bytes, greatest: bytes) -> bytes:
 
 
 def _common_suffix(keys: KeyBytes, one: bytes, after: int) -> bytes:
-    """What all keys end in, whole words of it, `after` so many bytes of a prefix; `one` of them is known."""
+    """The common ending of all keys, in whole words, behind the first `after` bytes; `one` is any of the keys."""
     length = 0
     while length + 8 <= keys.shortest - after:
         words = keys.from_end(length + 8)

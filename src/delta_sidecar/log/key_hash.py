@@ -1,4 +1,4 @@
-"""Hashes of keys, vectorised: a full one to find a key by, and a quick one to pass most keys over.
+"""Vectorised hashes of keys: a full hash to find a key, and a quick one to rule most keys out.
 
 Both work on the words of eight bytes in Arrow's own buffers, without making an object of any key.
 """
@@ -22,7 +22,7 @@ _OTHER = np.uint64(0xD6E8FEB86659FD93)
 _SLASH = ord("/")
 _SAMPLE = 2_048
 _SMALL_SAMPLE = 256
-"""Enough for a few thousand keys: a word in which so many differ passes hardly any other."""
+"""Enough for a few thousand keys: a word that differs in this many of them lets hardly any other key pass."""
 _WIDE = 23
 """Up to 2 to this power bits, a filter spends 256 of them on a key."""
 
@@ -123,7 +123,7 @@ class QuickFilter:
 
     @classmethod
     def of(cls, count: int, chunks: Iterable[pa.BinaryArray], farthest: int | None = None) -> QuickFilter:
-        """The filter of a set of so many keys; it looks no farther from their ends than `farthest` bytes."""
+        """The filter of a set of `count` keys; it looks at no more than the last `farthest` bytes of a key."""
         width = max(10, count.bit_length() + 4, min(count.bit_length() + 8, _WIDE))
         shift = np.uint64(64 - width)
         bits = np.zeros(1 << (width - 3), np.uint8)

@@ -1,4 +1,4 @@
-"""Lines of actions: blocks of JSON lines into structs, strictly and fast; what does not fit, one by one, leniently.
+"""Decode JSON lines of actions into structs: whole blocks strictly and fast, lines that do not fit leniently.
 
 Real logs hold lines that end in a stray `x`, numbers written as text or as `1.0`, and partition values that are not
 text. Other readers take them, so we do; anything else is an error that names the line.

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
+from delta_sidecar.storage.parquet_ranges import chunk_range
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import ByteRange, ObjectMeta, Store
 
@@ -120,7 +121,7 @@ class LogParquet:
         chunk = self.metadata.row_group(group).column(position)
         if chunk.physical_type != self._physical_types[position]:
             # Asking for its statistics would end the process: the error leaves C++ where nothing catches it.
-            raise self._broken(ValueError(f"column {chunk.path_in_schema} is of two types"))
+            raise self._broken(ValueError(f"column {chunk.path_in_schema} has two types"))
         statistics = chunk.statistics
         return int(statistics.null_count) if statistics is not None and statistics.has_null_count else None
 
@@ -178,11 +179,3 @@ def _open_parquet(source: Any, metadata: pq.FileMetaData | None) -> pq.ParquetFi
         reader.open(source, use_memory_map=False, metadata=file.metadata, **settings)
         file.reader = reader
     return file
-
-
-def chunk_range(chunk: Any) -> ByteRange:
-    """Where a column chunk lies."""
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
-        start = min(start, chunk.dictionary_page_offset)
-    return ByteRange(start, chunk.total_compressed_size)

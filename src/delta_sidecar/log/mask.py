@@ -1,15 +1,15 @@
-"""The exact set of keys that newer commits have already decided.
+"""The exact set of file keys that newer commits add or remove: rows of the base with such a key are not live.
 
-A `MaskBuilder` takes the keys of commits while they are walked, and gives a mask of them for the base that comes next:
+A `MaskBuilder` takes the keys of commits while they are walked, and makes a mask of them for the next base:
 
-- `HashedMask` for a base of which nothing is known (a checkpoint). The keys are in Arrow arrays and found by a 64-bit
-  hash, so that half a million keys cost no more than their own bytes. A quick filter stands in front and passes over
-  nearly every row; what it lets through is compared byte by byte.
-- `OrderedMask` for a base that knows between which paths its rows lie (an index). The keys are in order, and each row
-  group is compared with the few that lie in its range.
+- `HashedMask` for a base without path ranges (a checkpoint). The keys are in Arrow arrays and found by a 64-bit hash,
+  so half a million keys cost no more than their own bytes. A quick filter first rules out nearly every row; the
+  remaining rows are compared byte by byte.
+- `OrderedMask` for a base with path ranges (an index). The keys are sorted, and each row group is compared with the few
+  keys in its range.
 
-Masks are frozen: several threads may ask one. They share the keys with their builder, which may take more keys and give
-another mask when a base turns out broken.
+Masks are frozen, so several threads may use one. They share the keys with their builder, which may take more keys and
+make another mask if a base turns out to be broken.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MaskBuilder:
         self._hash_if_many()
 
     def collect(self, keys: pa.BinaryArray) -> None:
-        """Mark keys as seen; many at a time, they are not made fit for lookups before there is one."""
+        """Mark keys as seen. Large arrays are kept as they are until the first lookup."""
         if len(keys) < self._limits.array_keys:
             self.add(keys.to_pylist())
         else:
@@ -156,9 +156,9 @@ class HashedMask:
     """Keys found by their hashes."""
 
     run: HashRun | None
-    """All keys; None where there is none."""
+    """All keys; None if there are none."""
     by_name: NameFilter | None
-    """None where a name is too short for a filter, and where there are no keys."""
+    """None if a name is too short for a filter, or there are no keys."""
 
     @classmethod
     def of(cls, run: HashRun | None) -> HashedMask:
@@ -233,10 +233,10 @@ class OrderedMask:
 
 @dataclass(frozen=True, slots=True)
 class NameFilter:
-    """Passes over most files by the bytes of their names, before anything is known of their spelling.
+    """Rules out most files by the bytes of their names, before their paths are brought into canonical form.
 
-    However a path is spelled, its last segment stands in its key as it is, unless something is escaped in it; so a
-    filter that looks only there lets through every path whose key is in the set. Names with escapes always pass, and
+    The last segment of a path is in its key unchanged, unless something is escaped in it. So a filter that looks only
+    there lets through every path whose key is in the set. Names with escapes always pass, and
     so do paths that end in a dot or a slash, whose last segment the spelling drops.
     """
 

@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _FEW = 64
-"""One row in so many is few."""
+"""Dropped rows are few if they are at most one in this many."""
 
 
 class Replay:
-    """The state of one walk. Feed it commits newest first; then it gives the filter of their base.
+    """The state of one walk. Give it the commits newest first, then ask for the filter of their base.
 
-    Where that base turns out broken, the walk goes on with older commits and gives the filter of the next one.
+    If the base is damaged, give it the older commits and ask for the filter of the next base.
     """
 
     def __init__(self, maker: KeyMaker, limits: MaskLimits = MaskLimits()) -> None:
@@ -66,36 +66,36 @@ class Replay:
         self._seen.absorb(removed)
 
     def _judge(self, batch: CommitBatch[Any], added: MaskBuilder) -> Flags | None:
-        """The adds of a batch that a newer commit or this one has decided already; None when there is none."""
+        """The adds of a batch that a newer commit, or another add of this one, replaces; None if there are none."""
         keys = batch.add_keys
         if not keys:
             return None
         dropped = either(self._seen.seen_list(keys), added.seen_list(keys))
         if not set(keys).isdisjoint(batch.remove_keys.to_pylist()):
-            _log.warning("a commit adds and removes the same file, which is not legal; the add counts")
+            _log.warning("a commit adds and removes the same file, which is not legal; the add is used")
         repeated = _repeated(keys)
         if repeated is not None:
-            _log.warning("a commit adds the same file more than once; its last add counts")
+            _log.warning("a commit adds the same file more than once; the last add is used")
             dropped = either(dropped, repeated)
         return dropped
 
     def hide(self, rows: Iterable[pa.RecordBatch]) -> None:
-        """Hide files that are out already: another base takes over, and begins from the start."""
+        """Hide files that were already returned, so that another base can start from its beginning."""
         for batch in rows:
             self._seen.add(self._maker.keys(batch.column("path"), batch.column("deletion_vector")).to_pylist())
 
-    def seal(self) -> BaseFilter:
+    def base_filter(self) -> BaseFilter:
         """The filter of the base below the commits so far."""
         return BaseFilter(self._seen.hashed_mask(), self._maker)
 
-    def put_in_order(self) -> RangeFilter:
-        """As `seal`, for a base that knows between which paths its rows lie."""
+    def range_filter(self) -> RangeFilter:
+        """As `base_filter`, for a base that knows the range of paths of each row group."""
         return RangeFilter(self._seen.ordered_mask(), self._maker)
 
 
 @dataclass(frozen=True, slots=True)
 class BaseFilter:
-    """Tells which rows of a base are live. Several threads may ask."""
+    """Which rows of a base are live. Thread-safe."""
 
     mask: HashedMask
     maker: KeyMaker
@@ -116,7 +116,7 @@ class BaseFilter:
 
 @dataclass(frozen=True, slots=True)
 class RangeFilter:
-    """Tells which files of a base are live that knows between which paths they lie. Several threads may ask."""
+    """Which files of a base are hidden, when the path range of each row group is known. Thread-safe."""
 
     mask: OrderedMask
     maker: KeyMaker
@@ -124,8 +124,8 @@ class RangeFilter:
     def hidden(
         self, paths: pa.StringArray, vectors: pa.StructArray, within: tuple[bytes, bytes] | None
     ) -> Flags | None:
-        """Which files are not live; None when all are. Where it is known `within` which two paths they lie, none of
-        them has another spelling."""
+        """Which files are not live; None if all are. `within` gives their smallest and greatest path, if known; then
+        no path is spelled in more than one way."""
         return self.mask.hidden(paths, vectors, self.maker, within)
 
 
@@ -157,7 +157,7 @@ def without(batch: pa.RecordBatch, dropped: Flags | None) -> pa.RecordBatch:
 
 
 def _without_few(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
-    """The batch without a few rows: what lies between them is copied whole, several times faster than row by row."""
+    """The batch without a few rows. The spans between them are copied whole, several times faster than row by row."""
     edges = [-1, *rows.tolist(), batch.num_rows]
     spans = [(left + 1, right - left - 1) for left, right in pairwise(edges) if right - left > 1]
     columns = [_values_of_spans(column, spans) for column in batch.columns]

@@ -1,14 +1,14 @@
-"""Which files of the log make a version: one listing decides, purely.
+"""Which files of the log make a version. No I/O here.
 
-`Listing` is what one LIST of the log directory says; `Listing.segment` picks a base (the newest complete
-checkpoint) and the contiguous commits after it. No I/O here.
+`LogListing` holds the files that one LIST of the log directory found.
+`LogListing.segment` gives the commits that make a version on a given base.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol as Shape
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
 from delta_sidecar.log.actions import Metadata, Protocol
@@ -28,32 +28,54 @@ class CheckpointFiles:
     def size(self) -> int:
         return sum(f.size for f in self.files)
 
+    @property
+    def content(self) -> str:
+        """Identifies its files, as `OtherBase.content` does."""
+        return "\0".join(f"{file.path} {file.size} {file.last_modified_ms}" for file in self.files)
+
     def __str__(self) -> str:
         parts = f", {len(self.files)} parts" if len(self.files) > 1 else ""
         return f"{self.kind.value} {self.version}{parts}"
 
 
-class OtherBase(Shape):
-    """A base that is not of the log itself: all live files of a version, held elsewhere, and what the version says of
-    itself."""
+class OtherBase(ABC):
+    """A base outside the log, such as an index: what is needed to pin a version on it. `listing/base.py` `ListableBase`
+    adds what is needed to list its files."""
 
     @property
+    @abstractmethod
+    def kind(self) -> str:
+        """A noun for plans, such as `index`."""
+
+    @property
+    @abstractmethod
     def version(self) -> int: ...
+
     @property
-    def size(self) -> int: ...
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes of all its files."""
+
     @property
+    @abstractmethod
+    def part_count(self) -> int: ...
+
+    @property
+    @abstractmethod
     def nbytes(self) -> int:
-        """About what it holds in memory."""
-        ...
+        """About the bytes that it takes in memory."""
 
     @property
+    @abstractmethod
     def content(self) -> str:
-        """What tells it from any other base: the same text, the same files in the same order."""
-        ...
+        """Identifies its files: bases with the same text hold the same files in the same order."""
 
     @property
+    @abstractmethod
     def protocol(self) -> Protocol: ...
+
     @property
+    @abstractmethod
     def metadata(self) -> Metadata: ...
 
 
@@ -78,7 +100,7 @@ class Segment:
     commits: tuple[CommitRange, ...]
     """After the base, oldest first, contiguous up to `version`."""
     checksum: ObjectMeta | None
-    """The version's `.crc` file, where it was listed."""
+    """The version's `.crc` file, if it was listed."""
 
     @property
     def base_version(self) -> int:
@@ -90,8 +112,8 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """What one LIST of the log said, from version `start` on."""
+class LogListing:
+    """The files that one LIST of the log found, from version `start` on."""
 
     start: int
     commits: Mapping[int, ObjectMeta]
@@ -101,8 +123,8 @@ class Listing:
     checksums: Mapping[int, ObjectMeta] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, objects: Iterable[ObjectMeta], start: int) -> Listing:
-        """Sort out the objects of a listing; anything that is not part of the log is passed over."""
+    def of(cls, objects: Iterable[ObjectMeta], start: int) -> LogListing:
+        """Sort the objects of a LIST by kind; objects that are not part of the log are ignored."""
         commits: dict[int, ObjectMeta] = {}
         checksums: dict[int, ObjectMeta] = {}
         compacted: list[CommitRange] = []
@@ -152,8 +174,8 @@ class Listing:
         oldest = min(self.commits, default=None)
         if base is None and (oldest is None or missing < oldest):
             return VersionNotFoundError(
-                f"version {version} cannot be rebuilt: commit {missing} is gone and no complete checkpoint "
-                f"at or below it is left; the log begins at {'nothing' if oldest is None else oldest}"
+                f"version {version} cannot be rebuilt: commit {missing} is missing and there is no complete checkpoint "
+                f"at or below it; {'no commit is left' if oldest is None else f'the oldest commit is {oldest}'}"
             )
         return LogGapError(
             f"commit {missing} is missing from the log, so version {version} cannot be rebuilt; "

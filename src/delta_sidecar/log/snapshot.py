@@ -24,7 +24,7 @@ from delta_sidecar.log.discovery import Discovery, discover, list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
-from delta_sidecar.log.segment import CheckpointFiles, CommitRange, Listing, OtherBase, Segment
+from delta_sidecar.log.segment import CheckpointFiles, CommitRange, LogListing, OtherBase, Segment
 from delta_sidecar.storage.store import Store
 
 if TYPE_CHECKING:
@@ -42,16 +42,16 @@ class Snapshot:
     segment: Segment
     protocol: Protocol
     metadata: Metadata
-    listing: Listing
+    listing: LogListing
     commits: CommitBytes
     state_source: str = ""
     """Where protocol and metadata came from."""
     notes: tuple[str, ...] = ()
-    """What was off on the way and what was done instead."""
+    """Problems found in the log, and what was read instead."""
     passed_over: str | None = None
-    """Why a base of another kind, which is there, is not the one in use."""
+    """Why a base outside the log exists but is not used."""
     opened: Checkpoint | None = field(default=None, compare=False)
-    """The base, where it had to be opened for protocol or metadata."""
+    """The checkpoint, if it had to be opened for protocol or metadata."""
 
     @property
     def version(self) -> int:
@@ -63,7 +63,7 @@ class Snapshot:
 
     @cached_property
     def schema(self) -> StructType:
-        """Empty where the metadata has none: such a table can be listed, not read."""
+        """The schema; empty if the metadata has none: such a table can be listed, not read."""
         from delta_sidecar.values.types import StructType, parse_schema
 
         text = self.metadata.schemaString
@@ -75,7 +75,7 @@ class Snapshot:
         return list(self.metadata.partitionColumns)
 
     def open_base(self) -> Checkpoint | None:
-        """The checkpoint the segment stands on, for one reader; `CorruptLogError` if it is broken."""
+        """The checkpoint of the segment, opened for one reader; `CorruptLogError` if it is damaged."""
         from delta_sidecar.log.checkpoint import open_checkpoint
 
         if self.opened is not None:
@@ -86,17 +86,17 @@ class Snapshot:
         return None if base is None else open_checkpoint(self.store, base)
 
     def with_open_base(self) -> Snapshot:
-        """The same, for several readers: the footers of its checkpoint are read here, once for all of them."""
+        """The same snapshot for several readers: reads the footers of its checkpoint once for all of them."""
         return replace(self, opened=self.open_base()) if self.opened is None else self
 
     def on_checkpoint(self) -> Snapshot:
-        """The same version on a base of the log itself."""
+        """The same version without a base outside the log."""
         base = self.segment.base
         return self if base is None or isinstance(base, CheckpointFiles) else self.on_older_base()[0]
 
     def on_older_base(self) -> tuple[Snapshot, tuple[CommitRange, ...]]:
-        """The same version on the next best base, and the commits from there up to the present base. After a base
-        that is not a checkpoint come all checkpoints, newer ones too."""
+        """The same version on the next best base, and the commits between that base and the present one. After a base
+        outside the log come all checkpoints, also newer ones."""
         assert self.segment.base is not None
         listing, segment = _next_base(self.store, self.listing, self.segment)
         between = replace(listing, compacted=()).segment(self.segment.base.version, segment.base).commits
@@ -111,7 +111,7 @@ def load_snapshot(
 ) -> Snapshot:
     """Pin the newest version, or an older one. `find` finds the log, and perhaps a better base than its checkpoints.
 
-    A listed file that is gone (a cleaner at work) is tried once more.
+    If a listed file was deleted meanwhile, the log is listed once more.
     """
     try:
         return _load(store, version, limits, find)
@@ -120,7 +120,7 @@ def load_snapshot(
         try:
             return _load(store, version, limits, find)
         except ObjectNotFoundError as again:
-            raise CorruptLogError(f"a file of the log is listed but not there: {again}") from None
+            raise CorruptLogError(f"a file of the log is listed but does not exist: {again}") from None
 
 
 def _load(
@@ -134,11 +134,11 @@ def _load(
 
 
 def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapshot | None = None) -> Snapshot:
-    """A version of a log that has been listed. What a `known` older version says of itself is not looked for again."""
+    """Pin a version of a listed log. Protocol and metadata of an older `known` snapshot are reused."""
     listing = discovery.listing
     segment = _segment_on_other(listing, version, discovery.other)
     if segment is None and discovery.other is not None:
-        reason = f"{discovery.other} was not used: too much was committed after it, or a commit is missing"
+        reason = f"{discovery.other} was not used: the commits after it are too large, or one is missing"
         discovery = replace(discovery, passed_over="; ".join(filter(None, [discovery.passed_over, reason])))
     if segment is None:
         bases = listing.bases(version)
@@ -153,11 +153,12 @@ def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapsho
 
 
 _WORTH = 4
-"""An older base of another kind is taken if the commits it lacks are so many times smaller than the checkpoint."""
+"""A base outside the log that is older than a checkpoint is used if the commits between them are this many times
+smaller than the checkpoint."""
 
 
-def _segment_on_other(listing: Listing, version: int, other: OtherBase | None) -> Segment | None:
-    """The version on a base of another kind; None where there is none, or a checkpoint serves better."""
+def _segment_on_other(listing: LogListing, version: int, other: OtherBase | None) -> Segment | None:
+    """The version on a base outside the log; None if there is none, or a checkpoint is better."""
     if other is None:
         return None
     newest = next(iter(listing.bases(version)), None)
@@ -171,7 +172,7 @@ def _segment_on_other(listing: Listing, version: int, other: OtherBase | None) -
         return None
 
 
-def _pin(store: Store, listing: Listing, version: int | None) -> int:
+def _pin(store: Store, listing: LogListing, version: int | None) -> int:
     if listing.is_empty:
         raise TableNotFoundError(f"no Delta table at {store.root_uri}: its _delta_log holds no commit; check the path")
     if version is None:
@@ -181,8 +182,8 @@ def _pin(store: Store, listing: Listing, version: int | None) -> int:
     return version
 
 
-def _next_base(store: Store, listing: Listing, segment: Segment) -> tuple[Listing, Segment]:
-    """The segment of the same version on the base that comes after the present one in preference."""
+def _next_base(store: Store, listing: LogListing, segment: Segment) -> tuple[LogListing, Segment]:
+    """The segment of the same version on the next best base."""
     rest = _after(listing.bases(segment.version), segment.base)
     if not rest and listing.start > 0:
         listing = list_log(store, 0)
@@ -196,7 +197,7 @@ def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | OtherBas
 
 
 class _StateFinder:
-    """Finds protocol and metadata: the newest at or below the version, from the cheapest place that has them."""
+    """Finds the newest protocol and metadata at or below the version, in the cheapest place that has them."""
 
     def __init__(self, store: Store, discovery: Discovery, segment: Segment, known: Snapshot | None) -> None:
         self._store = store
@@ -230,11 +231,11 @@ class _StateFinder:
         )
 
     def _without_doubtful(self, segment: Segment) -> Segment:
-        """The commits themselves in place of compacted ranges that are broken or say a thing twice."""
+        """The segment with commits instead of compacted ranges that are damaged or name a file twice."""
         doubtful = [c for c in segment.commits if c.first < c.last and not self._is_sound(c)]
         if not doubtful:
             return segment
-        self._notes += [f"{c.file.path} was not used: it is broken, or says a thing twice" for c in doubtful]
+        self._notes += [f"{c.file.path} was not used: it is broken, or has a file twice" for c in doubtful]
         self._listing = replace(self._listing, compacted=tuple(c for c in self._listing.compacted if c not in doubtful))
         return self._without_doubtful(self._listing.segment(segment.version, segment.base))
 
@@ -250,7 +251,7 @@ class _StateFinder:
         return self._protocol is not None and self._metadata is not None
 
     def _from_what_is_here(self) -> str | None:
-        """Without a request: all commits came with the listing, and the base has told what it knows."""
+        """Read the state without a request, if all commits and the base are in memory."""
         base = self._segment.base
         if base is None or isinstance(base, CheckpointFiles):
             return None
@@ -286,7 +287,7 @@ class _StateFinder:
                 self._fall_back(error)
 
     def _from_commits(self) -> None:
-        """Newest first, down to the base; what a newer commit said stays."""
+        """Read the commits newest first, down to the base; the newest action counts."""
         known = self._known
         unread = [c for c in self._segment.commits if known is None or c.last > known.version]
         for commit in newest_first(unread, self._discovery.commits):
@@ -318,10 +319,10 @@ class _StateFinder:
             state = base
         self._protocol = self._protocol or state.protocol
         self._metadata = self._metadata or state.metadata
-        return "index" if state is base else "checkpoint"
+        return "checkpoint" if isinstance(base, CheckpointFiles) else base.kind
 
     def _fall_back(self, error: CorruptLogError) -> None:
-        """A broken checkpoint means the next one, then an older version's; with none left, the error itself."""
+        """Take the next checkpoint instead of a damaged one; raise the error if none is left."""
         self._opened = None
         try:
             self._listing, segment = _next_base(self._store, self._listing, self._segment)
@@ -333,7 +334,7 @@ class _StateFinder:
 
 
 def _may_hold_state(block: bytes) -> bool:
-    """Whether lines may hold a protocol or metadata action: one begins otherwise than those of files and the like."""
+    """Whether a block may hold a protocol or metadata line, judged by how its lines begin."""
     at = 0
     while at < len(block):
         if not block.startswith(_OTHER_ACTIONS, at):
@@ -342,13 +343,17 @@ def _may_hold_state(block: bytes) -> bool:
     return False
 
 
-_OTHER_ACTIONS = (b'{"add":{', b'{"remove":{', b'{"commitInfo":{', b'{"txn":{', b'{"cdc":{', b'{"domainMetadata":{')
-"""What lines of other actions begin with."""
+_OTHER_ACTIONS = tuple(
+    b'{"%s":%s{' % (action, space)
+    for action in (b"add", b"remove", b"commitInfo", b"txn", b"cdc", b"domainMetadata")
+    for space in (b"", b" ")
+)
+"""How the lines of other actions begin; Python's JSON writer puts a space after a colon."""
 
 
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int | None = None) -> Iterator[CommitRange]:
-    """Commits from the newest to the oldest, the next `ahead` being fetched meanwhile; as many as the limits of `held`
-    allow if not given."""
+    """Commits from the newest to the oldest. The next `ahead` are fetched meanwhile, by default as many as `held`
+    allows."""
     backwards, ahead = list(reversed(commits)), ahead or held.limits.parallelism
     for position, commit in enumerate(backwards):
         held.prefetch(c.file for c in backwards[position : position + ahead])

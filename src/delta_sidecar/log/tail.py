@@ -19,19 +19,19 @@ AddsOfCommit: TypeAlias = tuple[str, Adds]
 
 @dataclass(slots=True)
 class TailWalk:
-    """Walks commits; what they hide, the replay knows when they are read to their end."""
+    """Walks commits newest first. A commit's keys are in the replay once it has been read to its end."""
 
     commits: CommitBytes
     maker: KeyMaker
     replay: Replay
     columns: Sequence[str]
-    """What the adds must have, by the names of `FILE_SCHEMA`."""
+    """The columns that the adds need, by the names of `FILE_SCHEMA`."""
     ahead: int | None = None
-    """Commits that are fetched beside the one that is read, if fewer than the limits allow."""
+    """Commits fetched ahead of the one being read; by default as many as the limits allow."""
     is_last_reader: bool = False
-    """Whether nobody reads the commits again: each is let go when it is read."""
+    """Whether the commits are not read again: each is released once it has been read."""
     keys: list[bytes] | None = None
-    """Where it is a list: every key of the commits that were read, of adds and removes, is put there."""
+    """If it is a list, collects the keys of all adds and removes that were read."""
     read: int = 0
     """Commits that were read to their end."""
 

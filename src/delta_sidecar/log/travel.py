@@ -1,4 +1,4 @@
-"""Travelling in time: which version was current at an instant, and what each commit says of itself."""
+"""Time travel and history: which version was current at a time, and the `commitInfo` of each commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from delta_sidecar.log.actions import InfoLine, Metadata, Transaction, Transacti
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.lines import decode_lines
-from delta_sidecar.log.segment import CommitRange, Listing
+from delta_sidecar.log.segment import CommitRange, LogListing
 from delta_sidecar.log.snapshot import Snapshot, newest_first
 from delta_sidecar.storage.store import ObjectMeta, Store
 
@@ -27,11 +27,11 @@ def version_at(store: Store, head: Snapshot, instant_ms: int) -> int:
     first = _first_rebuildable(listing, head.version)
     versions = [v for v in range(first, head.version + 1) if v in listing.commits]
     if not versions:
-        raise VersionNotFoundError(f"no commit of {store.root_uri} is left to travel to; name a version instead")
+        raise VersionNotFoundError(f"no commit of {store.root_uri} is left to find a time; give a version number")
     return _Clock(store, head.metadata, listing, versions).version_at(instant_ms)
 
 
-def _first_rebuildable(listing: Listing, head: int) -> int:
+def _first_rebuildable(listing: LogListing, head: int) -> int:
     """The oldest version that can still be rebuilt: version 0, or the oldest complete checkpoint."""
     if 0 in listing.commits:
         return 0
@@ -41,7 +41,7 @@ def _first_rebuildable(listing: Listing, head: int) -> int:
 class _Clock:
     """The times of versions: in-commit timestamps where the table has them, file times before."""
 
-    def __init__(self, store: Store, metadata: Metadata, listing: Listing, versions: list[int]) -> None:
+    def __init__(self, store: Store, metadata: Metadata, listing: LogListing, versions: list[int]) -> None:
         self._commits = CommitBytes(store)
         self._listing = listing
         self._versions = versions
@@ -101,8 +101,8 @@ class _Clock:
     def _out_of_bounds(self, instant_ms: int) -> VersionNotFoundError:
         first, last = self._versions[0], self._versions[-1]
         return VersionNotFoundError(
-            f"no version at {_iso(instant_ms)}: version {first}, the first that can be rebuilt, is of "
-            f"{_iso(self._time(first))}, the newest, {last}, of {_iso(self._time(last))}"
+            f"no version at {_iso(instant_ms)}; version {first}, the oldest that can be rebuilt, is from "
+            f"{_iso(self._time(first))}, and version {last}, the newest, is from {_iso(self._time(last))}"
         )
 
 

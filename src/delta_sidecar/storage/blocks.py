@@ -1,4 +1,4 @@
-"""Which blocks of an object serve which reads: pure. The result is the plan a `RangedFile` executes."""
+"""Plan which blocks of an object to fetch for which reads, without I/O. A `RangedFile` executes the plan."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class BlockPlan:
     """Sorted and disjoint."""
     block_size: int
     streams: int
-    """How many segments are read side by side."""
+    """The number of segments that are read in parallel."""
     planned: bool
-    """Whether the segments were announced: then they are known to be read on."""
+    """Whether the segments were announced, so each will be read to its end."""
     depth: int = 1
     """How many blocks ahead of its reader a stream is fetched, once it has proved long."""
 
@@ -82,7 +82,7 @@ class BlockPlan:
         return self.block_at(self.segments[segment].start, self.segments[segment].end)
 
     def block_before(self, block: Block) -> Block | None:
-        """The block a sequential reader of the same segment has just left."""
+        """The block before this one in the same segment."""
         if block.start == self.segments[block.segment].start:
             return None
         return self.block_at(block.start - 1, block.start)

@@ -1,7 +1,7 @@
-"""What a process remembers of tables: the least recently used goes first, and all of it fits a budget of bytes.
+"""The cache of a process for all tables, bounded in bytes; the least recently used entries are dropped first.
 
-Keys begin with the identity of a store, so that tables of one place under other credentials or another endpoint never
-meet. What is kept is immutable: who puts something in says with its key exactly what it is.
+Keys begin with the identity of a store, so tables at one location with other credentials or another endpoint never
+share an entry. Entries are immutable, and each key identifies its value exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DEFAULT_CACHE = 32 << 20
 
 
 class Cache:
-    """Values by key, least recently used last, within a budget of bytes."""
+    """Values by key within a budget of bytes; the least recently used goes first."""
 
     def __init__(self, limit: int = DEFAULT_CACHE) -> None:
         self._limit = limit
@@ -32,7 +32,7 @@ class Cache:
         return self._size
 
     def get(self, key: Hashable) -> Any:
-        """What was kept under a key; None if nothing is."""
+        """The value of a key; None if there is none."""
         with self._lock:
             entry = self._held.get(key)
             if entry is None:
@@ -41,7 +41,7 @@ class Cache:
             return entry[0]
 
     def put(self, key: Hashable, value: Any, size: int) -> None:
-        """Keep a value of about `size` bytes, unless it is larger than all there is room for."""
+        """Keep a value of about `size` bytes, unless it is larger than the whole budget."""
         with self._lock:
             self._drop(key)
             if size > self._limit:
@@ -61,7 +61,7 @@ class Cache:
             self._size = 0
 
     def resize(self, limit: int) -> None:
-        """Another budget; what does not fit any more goes."""
+        """Change the budget, and drop what no longer fits."""
         with self._lock:
             self._limit = limit
             while self._size > self._limit:

@@ -1,4 +1,4 @@
-"""Stores over the network (and in memory), on obstore. Imported when one is opened: a local table does without."""
+"""Stores over the network (and in memory), on obstore. Imported when one is opened: local tables do not need it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 from delta_sidecar.errors import OptionError
 from delta_sidecar.storage import options as known
 from delta_sidecar.storage.failures import scrubbed
-from delta_sidecar.storage.options import StoreOptions, StoreSettings, read_options
+from delta_sidecar.storage.options import CLIENT_DEFAULTS, StoreOptions, StoreSettings, read_options
 from delta_sidecar.storage.remote import ObstoreStore, client_numbers
 from delta_sidecar.storage.retrying import RetryingStore
 from delta_sidecar.storage.store import Store
@@ -81,7 +81,7 @@ def _items(options: Mapping[str, Any]) -> Hashable:
 
 
 def _lists_in_order(location: Location) -> bool:
-    """All services list in path order but S3's directory buckets, by their name, and memory."""
+    """Whether a service lists in path order: all but S3's directory buckets (by their name) and memory."""
     return location.scheme != "memory" and not location.bucket.endswith("--x-s3")
 
 
@@ -96,14 +96,14 @@ def _client(location: Location, options: StoreOptions) -> ObjectStore:
             return _google(location, options)
         return _azure(location, options)
     except (BaseError, ValueError, TypeError) as e:
-        raise OptionError(f"{location.uri}: the storage options do not fit: {scrubbed(str(e))}") from None
+        raise OptionError(f"{location.uri}: the storage options are not valid: {scrubbed(str(e))}") from None
 
 
 _TRUE = frozenset(["true", "1", "on", "yes", "y"])
 
 
 def _check_encryption(location: Location, options: StoreOptions) -> None:
-    """Refuse an endpoint without encryption that nobody allowed: obstore fails at every request, and not by name."""
+    """Refuse an unencrypted endpoint unless it is allowed: obstore would fail at every request without saying why."""
     endpoint = options.config.get("endpoint") or options.config.get("base_url") or ""
     allowed = (options.client.get("allow_http", ""), options.config.get("use_emulator", ""))
     if endpoint.lower().startswith("http://") and not any(value.lower() in _TRUE for value in allowed):
@@ -132,7 +132,7 @@ def _s3(location: Location, options: StoreOptions) -> S3Store:
 
 
 def _static_credentials(options: StoreOptions) -> Any:
-    """A token from the environment does not belong to a key that was given: obstore would send both."""
+    """A given key without the token of the environment, which belongs to another key: obstore would send both."""
     key, secret = options.config.get("access_key_id"), options.config.get("secret_access_key")
     if key is None or secret is None or "access_key_id" in options.from_environment:
         return None
@@ -171,3 +171,23 @@ def _azure_host(location: Location, options: StoreOptions) -> dict[str, str]:
     if "fabric.microsoft.com" in host:
         config["use_fabric_endpoint"] = "true"
     return config
+
+
+def object_store_options(
+    location: Location, storage_options: Mapping[str, str] | None, profile: Mapping[str, str] | None
+) -> dict[str, str] | None:
+    """The options of a place under the names of Rust's object_store, for engines built on it; None where they are not
+    known to work there."""
+    prefix = {"s3": "aws_", "az": "azure_storage_", "abfss": "azure_storage_"}.get(location.scheme)
+    if prefix is None:
+        return None
+    options = read_options(_SERVICES[location.scheme], storage_options, profile)
+    config = dict(options.config)
+    if location.scheme == "s3":
+        config = {"region": "us-east-1"} | config
+        if "session_token" in options.from_environment and _static_credentials(options) is not None:
+            del config["session_token"]
+    else:
+        config |= _azure_host(location, options)
+    client = {name: value for name, value in options.client.items() if name not in CLIENT_DEFAULTS}
+    return {f"{prefix}{name}": value for name, value in config.items()} | client

@@ -1,4 +1,4 @@
-"""What an object store's failure means, out of obstore's exception and its text, with every secret taken out."""
+"""Translate obstore's exceptions into our errors, without secrets."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def translated(location: Location, path: str) -> Iterator[None]:
 
 def broken_body(place: str, got: int, expected: int) -> StoreUnavailableError:
     """The connection ended before the body did."""
-    return StoreUnavailableError(f"{place}: the answer broke off after {got} of {expected} bytes; try again")
+    return StoreUnavailableError(f"{place}: the response broke off after {got} of {expected} bytes; try again")
 
 
 def beyond_end(place: str, end: int) -> StorageError:
     """A range was asked for that the object does not have."""
-    return StorageError(f"{place} ends before byte {end}; it changed or was cut short")
+    return StorageError(f"{place} ends before byte {end}; it changed or was truncated")
 
 
 def meaning(error: Exception, location: Location, path: str) -> StorageError:
@@ -107,7 +107,7 @@ def _by_status(place: str, text: str) -> StorageError:
     if status in (401, 403):
         return _denied(place, text)
     if status == 416 or any(mark in text for mark in _BAD_RANGE):
-        return StorageError(f"{place}: the range lies beyond its end; the object changed or was cut short")
+        return StorageError(f"{place}: the range is beyond its end; the object changed or was truncated")
     if "redirect" in text.lower():
         return StorageError(f"{place}: the store redirects elsewhere; check the region and the endpoint")
     if status is not None and 400 <= status < 500 and status not in (408, 429):

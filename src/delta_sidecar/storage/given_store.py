@@ -1,4 +1,4 @@
-"""A store that the caller brings: one of our own, or one of obstore's with whatever credentials it has."""
+"""A store that the caller passes: one of ours, or an obstore store with its own credentials."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store_at(
         return cast(Store, store)
     kind = next((c.__name__ for c in type(store).__mro__ if c.__module__.partition(".")[0] == "obstore"), None)
     if kind is None:
-        raise InputError(f"store is a {type(store).__name__}; it takes a store of obstore, such as S3Store")
+        raise InputError(f"store is a {type(store).__name__}; it takes an obstore store, such as S3Store")
     return _on_obstore(parse_location(uri), store, kind, storage_options, profile)
 
 
@@ -57,11 +57,11 @@ def _on_obstore(
         # Ours reads the same directory: obstore's hides some names and lists in no order.
         return LocalStore(location)
     if location.scheme not in _SCHEMES.get(kind, ()):
-        raise InputError(f"{location.uri} is not a place in a {kind}; give the store that holds the table")
+        raise InputError(f"{location.uri} is not in a {kind}; give the store that holds the table")
     config: Mapping[str, Any] = getattr(client, "config", {})
     bucket = config.get("bucket") or config.get("container_name")
     if bucket is not None and bucket != location.bucket:
-        raise InputError(f"{location.uri} is not in the {kind} that was given: that one holds {bucket!r}")
+        raise InputError(f"{location.uri} is not in the given {kind}, which holds {bucket!r}")
     return store_on(client, _number(client), location, _below(location, client), storage_options, profile)
 
 
@@ -69,7 +69,7 @@ def _below(location: Location, client: ObjectStore) -> str:
     """The path of the table below the prefix of a store."""
     prefix, path = str(getattr(client, "prefix", None) or "").strip("/"), location.path.strip("/")
     if prefix and path != prefix and not path.startswith(f"{prefix}/"):
-        raise InputError(f"{location.uri} is not in the store that was given: that one holds what is below {prefix!r}")
+        raise InputError(f"{location.uri} is not in the given store, which holds only what is below {prefix!r}")
     return path[len(prefix) :].strip("/")
 
 

@@ -118,7 +118,7 @@ class LocalStore:
         except ObjectNotFoundError:
             same = False
         if not same:
-            raise ObjectChangedError(f"{self._full(path)} is not the file that was to be replaced")
+            raise ObjectChangedError(f"{self._full(path)} is no longer the file that should be replaced")
 
     def delete(self, path: str) -> None:
         with self._errors(path), suppress(FileNotFoundError, NotADirectoryError):
@@ -164,13 +164,13 @@ class LocalStore:
         except FileExistsError as e:
             raise ObjectExistsError(f"{place} exists already") from e
         except PermissionError as e:
-            raise AccessDeniedError(f"{place} may not be read or written: {e.strerror}; check its permissions") from e
+            raise AccessDeniedError(f"{place} cannot be read or written: {e.strerror}; check its permissions") from e
         except OSError as e:
             raise StorageError(f"{place}: {e.strerror or e}") from e
 
 
 def _holds(directory: str, prefix: str, offset: str) -> bool:
-    """Whether a directory may hold what is asked for."""
+    """Whether a directory may hold wanted objects."""
     related = directory.startswith(prefix) or prefix.startswith(directory)
     return related and (directory > offset or offset.startswith(directory))
 
@@ -187,7 +187,7 @@ def _read_exactly(descriptor: int, start: int, length: int, path: str) -> Buffer
         parts.append(data)
         missing -= len(data)
     if missing:
-        raise StorageError(f"{path} ends before byte {start + length}; it changed or was cut short")
+        raise StorageError(f"{path} ends before byte {start + length}; it changed or was truncated")
     return b"".join(parts)
 
 
@@ -203,7 +203,7 @@ def _read_large(descriptor: int, start: int, length: int, path: str) -> memoryvi
     while done < length:
         count = os.preadv(descriptor, [view[done:]], start + done)
         if not count:
-            raise StorageError(f"{path} ends before byte {start + length}; it changed or was cut short")
+            raise StorageError(f"{path} ends before byte {start + length}; it changed or was truncated")
         done += count
     return memoryview(owner).toreadonly()  # type: ignore[arg-type]
 
@@ -228,7 +228,7 @@ _MOST_SPARE = 3
 
 @contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """One holder at a time, among processes of this machine."""
+    """A lock with one holder at a time, among the processes of this machine."""
     import fcntl
 
     descriptor = os.open(directory, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""A store that counts what it is asked: every scan says what it cost."""
+"""A store that counts requests and bytes, so every scan can report its cost."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class MeteredStore:
 
     @property
     def cost(self) -> Cost:
-        """All that was asked so far."""
+        """All requests and bytes so far."""
         return self._cost
 
     def charge(self, requests: int, size: int) -> None:
-        """Count something read beside the store: a local file that pyarrow opened itself."""
+        """Count what was read without the store: a local file that pyarrow opened itself."""
         with self._lock:
             self._cost += Cost(requests, size)
 

@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and how long a failed request is tried again."""
+    """How often and how long a failed request is retried."""
 
     max_retries: int = 7
     retry_timeout: float = 180.0
-    """Seconds from the first failure after which no further attempt begins."""
+    """Seconds after the first failure in which attempts may start."""
     init_backoff: float = 0.1
     max_backoff: float = 15.0
     base: float = 2.0
@@ -130,7 +130,7 @@ _CLIENT = _words(
     " pool_max_idle_per_host proxy_url proxy_ca_certificate proxy_excludes randomize_addresses read_timeout"
     " root_certificate timeout user_agent"
 )
-_CLIENT_DEFAULTS = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "10m"}
+CLIENT_DEFAULTS = {"connect_timeout": "5s", "read_timeout": "30s", "timeout": "10m"}
 _SETTINGS = {
     "max_retries": ("retry", "max_retries"),
     "retry_timeout": ("retry", "retry_timeout"),
@@ -158,7 +158,7 @@ def read_options(
     given = ours.keys() | _named(service, profile, "profile").keys()
     return StoreOptions(
         {name: value for name, value in merged.items() if name in service.names},
-        _CLIENT_DEFAULTS | {name: _client_value(name, v) for name, v in merged.items() if name in _CLIENT},
+        CLIENT_DEFAULTS | {name: _client_value(name, v) for name, v in merged.items() if name in _CLIENT},
         _settings(merged, settings or StoreSettings()),
         frozenset(theirs.keys() - given),
     )
@@ -172,7 +172,7 @@ def _named(service: Service, source: Mapping[str, str] | None, where: str) -> di
     for key, value in (source or {}).items():
         name, text = service.name(str(key)), _text(value)
         if name is None:
-            log.debug("%s: %r means nothing to this store, ignored", where, key)
+            log.debug("%s: this store does not know %r, ignored", where, key)
         elif text:
             options[name] = text
     return options

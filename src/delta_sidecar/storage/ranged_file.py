@@ -28,14 +28,14 @@ _FOOTER_END = 8
 
 @dataclass(slots=True)
 class _Held:
-    """A block in memory or on its way."""
+    """A block in memory or being fetched."""
 
     answer: Future[Buffer]
     served: int = 0
 
 
 class ReadOnlyFile:
-    """What Arrow asks of a file that can be read anywhere and not be written, but for the reading."""
+    """The methods that Arrow expects of a read-only, seekable file, except for those that read."""
 
     def readable(self) -> bool:
         return True
@@ -72,7 +72,6 @@ class RangedFile(ReadOnlyFile):
         self._budget = budget
         self._plan = blocks.unplanned(size, block_size)
         self._held: OrderedDict[Block, _Held] = OrderedDict()
-        self._preloaded: list[tuple[int, memoryview]] = []
         self._touched: OrderedDict[Block, None] = OrderedDict()
         self._position = 0
         self._closed = False
@@ -88,11 +87,6 @@ class RangedFile(ReadOnlyFile):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def preload(self, start: int, data: Buffer) -> None:
-        """Bytes already known, such as the footer: reads within them cost no request."""
-        with self._lock:
-            self._preloaded.append((start, memoryview(data)))
 
     def prepare(self, ranges: Sequence[ByteRange], streams: int | None = None, begin: bool = True) -> None:
         """Announce what will be read: each range from its start to its end, `streams` of them side by side (all,
@@ -120,8 +114,6 @@ class RangedFile(ReadOnlyFile):
         end = min(start + length, self._size)
         if start >= end:
             return b""
-        if (known := self._known(start, end)) is not None:
-            return known
         if end - start > self._budget // 2 or self._is_footer(start, end):
             return self._at_once(start, end)
         pieces = side_by_side([partial(self._piece, block, start, end) for block in self._requests(start, end)])
@@ -147,44 +139,36 @@ class RangedFile(ReadOnlyFile):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory or on their way, without what was preloaded."""
+        """Bytes in memory or being fetched."""
         with self._lock:
             return sum(block.length for block in self._held)
 
     def close(self) -> None:
-        """No request begins after this."""
+        """Start no more requests."""
         with self._lock:
             self._closed = True
             self._forget_all()
-            self._preloaded.clear()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ValueError(f"{self._path} is closed")
 
-    def _known(self, start: int, end: int) -> memoryview | None:
-        with self._lock:
-            for offset, data in self._preloaded:
-                if offset <= start and end <= offset + len(data):
-                    return data[start - offset : end - offset]
-        return None
-
     def _at_once(self, start: int, end: int) -> Buffer:
-        """A read too long to keep: what was fetched for it ahead is of no use any more."""
+        """A read that is too long to keep; blocks that were fetched for it in advance are dropped."""
         with self._lock:
             for block in [b for b in self._held if start <= b.start and b.end <= end]:
                 self._drop(block)
         return self._store.get_range(self._path, start, end - start)
 
     def _is_footer(self, start: int, end: int) -> bool:
-        """A read that jumps to the end of a large file wants its footer: once, and nothing beside it."""
+        """Whether a read jumps to the end of a large file: it wants the footer, once, and nothing beside it."""
         if self._plan.planned or self._size <= self._block_size or end < self._size - _FOOTER_END:
             return False
         with self._lock:
             return not any(block in self._held for block in self._plan.blocks(start, end))
 
     def _requests(self, start: int, end: int) -> list[Block]:
-        """The blocks of a read; neighbours that it takes whole and nobody has sent for are one request."""
+        """The blocks of a read. Neighbours that it needs whole and that are not being fetched yet are one request."""
         requests: list[Block] = []
         before = False
         with self._lock:
@@ -247,7 +231,7 @@ class RangedFile(ReadOnlyFile):
             raise
 
     def _touch(self, block: Block, held: _Held, wanted: int) -> None:
-        """Note the use of a block: what its stream has left behind goes, what it needs next is sent for."""
+        """Note the use of a block: drop what its stream has read, and fetch what it needs next."""
         self._held.move_to_end(block)
         held.served += wanted
         before = self._plan.block_before(block)
@@ -266,14 +250,14 @@ class RangedFile(ReadOnlyFile):
             self._touched.popitem(last=False)
 
     def _leave(self, before: Block | None, block: Block, held: _Held) -> None:
-        """A planned range is read once: its earlier block, and a block served in full, are done with."""
+        """Drop the block before this one, and this one if it was read in full: a planned range is read once."""
         if before is not None:
             self._drop(before)
         if held.served >= block.length:
             del self._held[block]
 
     def _prefetch(self, block: Block | None) -> None:
-        """Send for a block if there is room; what others are still going to read is never thrown out for it."""
+        """Start fetching a block if there is room; blocks that will still be read are never dropped for it."""
         if block is None or block in self._held or self._bytes() + block.length > self._budget:
             return
         answer = submit(self._store.get_range, self._path, block.start, block.length)

@@ -1,4 +1,4 @@
-"""Which requests serve which byte ranges: pure. The result is the plan a store executes."""
+"""Plan which requests fetch which byte ranges, without I/O. A store executes the plan."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An object store on obstore: S3, Azure, Google Cloud, memory.
 
-One call is one attempt: obstore's own retries are off, `RetryingStore` holds the one retry policy, so that
+One call is one attempt: obstore's own retries are off, and `RetryingStore` holds the one retry policy, so
 requests are counted, capped and resumed in one place.
 """
 
@@ -140,7 +140,7 @@ class ObstoreStore:
         return etag
 
     def _changed(self, path: str) -> ObjectChangedError:
-        return ObjectChangedError(f"{self._place(path)} is not the object that was to be replaced")
+        return ObjectChangedError(f"{self._place(path)} is no longer the object that should be replaced")
 
     def delete(self, path: str) -> None:
         try:

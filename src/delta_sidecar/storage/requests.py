@@ -30,17 +30,17 @@ def begin(store: Store, function: Callable[P, R], /, *args: P.args, **kwargs: P.
 
 
 def begin_gets(store: Store, paths: Iterable[str]) -> list[Future[Buffer]]:
-    """Begin to fetch whole objects."""
+    """Start fetching whole objects."""
     return [begin(store, store.get, path) for path in paths]
 
 
 def begin_small_gets(store: Store, paths: Iterable[str], most: int) -> list[Future[Buffer | None]]:
-    """Begin to fetch objects that may be missing; one of more than `most` bytes is not fetched."""
+    """Start fetching objects that may be missing; one of more than `most` bytes is not fetched."""
     return [begin(store, get_small, store, path, most) for path in paths]
 
 
 def get_small(store: Store, path: str, most: int) -> Buffer | None:
-    """An object, if it is there and has at most so many bytes: a guess must not cost much."""
+    """An object if it exists and has at most `most` bytes; otherwise None, because a guess must not cost much."""
     taken: list[Buffer] = []
     stream = store.get_stream(path, most + 1)
     try:

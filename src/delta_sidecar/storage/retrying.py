@@ -1,7 +1,7 @@
 """The one retry policy: backoff with jitter, capped in number and time, and broken transfers resumed.
 
-It stands on any store whose failures are `StoreUnavailableError` when trying again may help, so a
-faulty store in a test is retried by the very code that retries a real one.
+It wraps any store that raises `StoreUnavailableError` when a retry may help, so the same code retries a
+faulty store in a test and a real one.
 """
 
 from __future__ import annotations

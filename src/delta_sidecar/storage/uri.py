@@ -1,7 +1,8 @@
-"""Where a table lies: one canonical form for the many ways people and logs write a location.
+"""The location of a table: one canonical form for the many ways to write it.
 
-Paths are kept *decoded*, and so are the URIs made of them. Paths in a Delta log are percent-encoded and always decoded.
-What a user types is taken as it is, but for an `https:` URL, and for a `file:` URL that means nothing undecoded.
+Paths are kept *decoded*, and so are the URIs made from them. Paths in a Delta log are percent-encoded and always
+decoded. Locations from a user are taken literally, except `https:` URLs, and `file:` URLs whose literal path does not
+exist.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _SUPPORTED = "a local path, file://, s3://, az://, abfss://, https://<account>.b
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place in a store: `authority` is the bucket, or `container[@host]` on Azure; `path` is decoded.
+    """A location in a store: `authority` is the bucket, or `container[@host]` on Azure; `path` is decoded.
 
     The path of a local place begins with `/`; in an object store it has no slash at either end.
     """
@@ -110,7 +111,7 @@ def parse_location(text: str | os.PathLike[str]) -> Location:
 
 
 def canonical_uri(text: str | os.PathLike[str]) -> str:
-    """The one URI of a location, however it was written."""
+    """The canonical URI of a location."""
     return parse_location(text).uri
 
 

@@ -1,4 +1,4 @@
-"""The form in which bounds and literals meet: one Arrow type per kind of column.
+"""The form in which bounds and literals are compared: one Arrow type per kind of column.
 
 Integers, dates, timestamps and booleans compare as int64, floats as float64, strings as their UTF-8 bytes,
 decimals as themselves: five kernels instead of fifteen, and no conversion that could round.

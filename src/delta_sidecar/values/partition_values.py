@@ -1,4 +1,4 @@
-"""Typed partition values out of the log's map of strings.
+"""Typed partition values from the log's map of strings.
 
 The same values for pruning and for rows. A table has few distinct ones and many files, so the texts of one
 key are gathered with array arithmetic, and each distinct text is parsed once.
@@ -26,7 +26,8 @@ from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, Str
 from delta_sidecar.values.widening import Side, rounded_decimal
 
 _INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
-_FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity|NaN", re.ASCII)
+_FLOAT: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity|NaN|-?inf|nan", re.ASCII)
+"""Spark writes `Infinity` and `NaN`, `deltalake` `inf` and `NaN`, its older versions `nan`."""
 _DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 _BOOLEANS: Final = {"true": True, "false": False}
 _NUMPY: Final = {"byte": np.int8, "short": np.int16, "integer": np.int32, "long": np.int64}
@@ -52,7 +53,7 @@ def partition_array(
         text = texts.filter(pc.invert(column.known))[0].as_py()
         raise CorruptDataError(
             f"the value {text!r} of partition column {field.name!r} is not a {field.type}; leave the column out of "
-            "`columns` or mend the file's entry in the log"
+            "`columns` or fix the file's entry in the log"
         )
     return column.values
 
@@ -133,7 +134,7 @@ def _parser(data_type: DataType, zone: tzinfo) -> Callable[[str], Any] | None:
         case PrimitiveType(name) if name in INTEGERS:
             return lambda text: _integer(text, INTEGERS[name])
         case PrimitiveType("float" | "double"):
-            return lambda text: float(text.replace("Infinity", "inf")) if _FLOAT.fullmatch(text) else None
+            return lambda text: float(text) if _FLOAT.fullmatch(text) else None
         case PrimitiveType("boolean"):
             return lambda text: _BOOLEANS.get(text.lower())
         case PrimitiveType("binary"):

@@ -1,4 +1,4 @@
-"""The stats text of file rows, decoded: only the leaves that are asked for, straight from Arrow's buffer.
+"""Decode the stats text of file rows: only the requested leaves, directly from Arrow's buffer.
 
 A msgspec struct made for exactly those leaves skips everything else without making objects of it. A row that does not
 fit the struct is decoded again leaf by leaf; what cannot be read even so is unknown. As in every JSON reader of

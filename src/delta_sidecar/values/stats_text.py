@@ -1,12 +1,13 @@
-"""Typed stats back into the log's JSON, for checkpoints and indexes that hold no JSON text.
+"""Convert typed stats back to the log's JSON, for checkpoints and indexes that hold no JSON text.
 
-One form for each value, as delta-spark writes it: floats by the fewest digits that give them back, times in UTC with
-three digits of a second, or six where they need them. A text in another form does not come back from typed stats:
-whoever drops texts asks `are_as_written` first.
+Each value has one form, as delta-spark writes it: floats with the fewest digits that give them back, times in UTC with
+three digits of a second, or six if needed. Typed stats cannot give back a text in another form, so call
+`are_as_written` before dropping a text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
@@ -132,9 +133,10 @@ def are_as_written(texts: pa.StringArray, kind: pa.DataType) -> NDArray[np.bool_
     return mask
 
 
-def is_as_written(text: str, value: int, kind: pa.DataType) -> bool:
-    """Whether a text of a time or date has the form in which its value is given back."""
-    array = arrays.int64s([value])
-    typed = array.cast(pa.int32()).view(kind) if pa.types.is_date(kind) else array.view(kind)
-    made = date_texts(typed) if pa.types.is_date(kind) else moment_texts(typed)
-    return bool(made[0].as_py() == text)
+def come_back(texts: Sequence[str], values: Sequence[int], kind: pa.DataType) -> list[bool]:
+    """Whether texts of times or dates have the form in which their values are given back."""
+    array = arrays.int64s(values)
+    is_date = pa.types.is_date(kind)
+    typed = array.cast(pa.int32()).view(kind) if is_date else array.view(kind)
+    made = date_texts(typed) if is_date else moment_texts(typed)
+    return [text == written for text, written in zip(texts, made.to_pylist(), strict=True)]

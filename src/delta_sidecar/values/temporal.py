@@ -1,4 +1,4 @@
-"""Dates and timestamps out of text, in every form that writers put into stats and partition values.
+"""Parse dates and timestamps, in every form that writers put into stats and partition values.
 
 Arrow's own casts do the usual ISO forms at full speed; whatever they reject goes value by value through
 the forms below, with years outside Python's `datetime` too.
@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import pc
-
-MICROS_PER_DAY: Final = 86_400_000_000
+from delta_sidecar.values.calendar import MICROS_PER_DAY, MICROS_PER_SECOND, days_of, month_length
 
 _DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 _TIMESTAMP: Final = re.compile(
@@ -26,7 +25,6 @@ _TIMESTAMP: Final = re.compile(
     r"(?: ?(Z|UTC|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d|:[0-5]\d:[0-5]\d)?))?)?",
     re.ASCII,
 )
-_DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _INT64_MAX: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -60,7 +58,7 @@ def parse_moment(text: str) -> Moment | None:
     if days is None or seconds is None:
         return None
     digits = (fraction or "").ljust(9, "0")
-    micros = days * MICROS_PER_DAY + seconds * 1_000_000 + int(digits[:6])
+    micros = days * MICROS_PER_DAY + seconds * MICROS_PER_SECOND + int(digits[:6])
     return _in_range(Moment(micros, _offset(zone), digits[6:] == "000"))
 
 
@@ -69,15 +67,9 @@ def _in_range(moment: Moment) -> Moment | None:
 
 
 def _days(year: int, month: int, day: int) -> int | None:
-    """Days since 1970-01-01 in the proleptic Gregorian calendar, for any year."""
-    if not 1 <= month <= 12 or not 1 <= day <= _DAYS_IN_MONTH[month - 1]:
-        return None
-    if month == 2 and day == 29 and (year % 4 != 0 or (year % 100 == 0 and year % 400 != 0)):
-        return None
-    # Years counted from March put the leap day last, so that month lengths follow one formula.
-    shifted = year - (month <= 2)
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    return shifted * 365 + shifted // 4 - shifted // 100 + shifted // 400 + day_of_year - 719_468
+    """Days since 1970-01-01; None if there is no such day."""
+    is_day = 1 <= month <= 12 and 1 <= day <= month_length(year, month)
+    return days_of(year, month, day) if is_day else None
 
 
 def _seconds(hour: int, minute: int, second: int) -> int | None:
@@ -90,7 +82,7 @@ def _offset(zone: str | None) -> int | None:
         return None if zone is None else 0
     digits = zone[1:].replace(":", "").ljust(6, "0")
     seconds = int(digits[:2]) * 3600 + int(digits[2:4]) * 60 + int(digits[4:])
-    return (-seconds if zone[0] == "-" else seconds) * 1_000_000
+    return (-seconds if zone[0] == "-" else seconds) * MICROS_PER_SECOND
 
 
 def utc_micros(text: str) -> int | None:

@@ -1,8 +1,8 @@
 """The time buckets of a table: partition columns that Delta generates from a time column, in the forms that are known.
 
-A bucket is believed only where a file's own time bounds do not contradict it: other engines evaluate the same
-expression otherwise, and its text does not tell who wrote a file. So a value is taken back to the interval of time that
-it stands for, and the file's bounds are held against that.
+A bucket is trusted only if a file's own time bounds do not contradict it: other engines evaluate the same expression
+differently, and the schema does not say who wrote a file. So a value is converted back to the time interval that it
+stands for, and the file's bounds are compared with that.
 """
 
 from __future__ import annotations

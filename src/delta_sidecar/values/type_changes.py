@@ -1,4 +1,4 @@
-"""Which changes of a column's type can be followed: those that the protocol's type widening allows.
+"""Which changes of a column's type are supported: those that the protocol's type widening allows.
 
 | from                 | to                                                                  |
 |----------------------|---------------------------------------------------------------------|

@@ -1,6 +1,6 @@
-"""Bounds made safe: what writers rounded is widened, what was written as an older type is converted.
+"""Make bounds safe: widen bounds that writers rounded, and convert bounds that were written as an older type.
 
-A minimum may only move down and a maximum only up. Whatever cannot be converted exactly is unknown (null).
+A minimum may only move down and a maximum only up. A bound that cannot be converted exactly is unknown (null).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
+from delta_sidecar.values.calendar import MICROS_PER_DAY
 from delta_sidecar.values.comparison import (
     INTEGERS,
     TIMESTAMPS,
@@ -23,7 +24,6 @@ from delta_sidecar.values.comparison import (
     unscaled_integers,
     valid,
 )
-from delta_sidecar.values.temporal import MICROS_PER_DAY
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
