@@ -150,6 +150,7 @@ def test_chains_of_ten_thousand(word: str, kind: type[written.All]) -> None:
         "x" + " IS TRUE" * 5000,
         "x = " + "CAST(" * 5000 + "1" + " AS INT)" * 5000,
     ],
+    ids=["open", "condition", "operand", "NOT", "!", "NOT (", "IS TRUE", "CAST"],
 )
 def test_nesting_ends_in_our_error(text: str) -> None:
     with pytest.raises(PredicateError, match="too deeply"):
@@ -352,7 +353,7 @@ def test_random_text(text: str) -> None:
     "piece", ["'", "''", "x'", "/*", "-", "--", "1", "1.", "a.", "(", "x IN (1,", "! ", "é", "\n", "'a\\"]
 )
 def test_a_long_row_of_one_thing(piece: str) -> None:
-    for text in (piece * 50_000, "x = " + piece * 50_000):
+    for text in (piece * 10_000, "x = " + piece * 10_000):
         check_answer(text)
 
 

@@ -59,6 +59,7 @@ READABLE: list[tuple[Any, str, Any]] = [
     ("float", "0.5", 0.5), ("float", "1e-3", 0.0010000000474974513), ("double", "-1.5E10", -1.5e10),
     ("double", "5", 5.0),
     ("double", "Infinity", math.inf), ("double", "-Infinity", -math.inf), ("float", "1e39", math.inf),
+    ("double", "inf", math.inf), ("float", "-inf", -math.inf),
     (decimal(10, 2), "1.5", Decimal("1.50")), (decimal(10, 2), "7", Decimal("7.00")),
     (decimal(10, 2), "1.500", Decimal("1.50")),
     (decimal(10, 2), "-15e-1", Decimal("-1.50")), (decimal(38, 0), "9" * 38, Decimal("9" * 38)),
@@ -73,7 +74,7 @@ READABLE: list[tuple[Any, str, Any]] = [
 ]  # fmt: skip
 UNREADABLE: list[tuple[Any, str]] = [
     ("byte", "128"), ("long", str(2**63)), ("long", "1.5"), ("long", "1_0"), ("long", " 1"), ("double", "1_0"),
-    ("double", "x"),
+    ("double", "x"), ("double", "+inf"), ("double", "INF"), ("double", "infinity"),
     (decimal(4, 2), "1.555"), (decimal(4, 2), "100"), (decimal(4, 2), "x"), ("boolean", "1"), ("date", "2026-02-30"),
     ("date", "2026-02-10 00:00:00"), ("timestamp", "noon"), ("timestamp", "2026-02-10 22:00:00.1234567"),
     ("timestamp_ntz", "2026-02-10T22:00:00+01:00"),

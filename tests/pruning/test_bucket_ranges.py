@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.expression import And, Expression, Or
-from delta_sidecar.pruning.bucket_ranges import bucket_ranges, with_bucket_ranges
+from delta_sidecar.pruning.bucket_ranges import bucket_ranges
 from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
     GRANULARITIES,
@@ -64,7 +64,7 @@ def derived(text: str, schema: StructType, enabled: bool = True) -> Expression |
 def said_of_buckets(
     expression: Expression, schema: StructType, partition_columns: list[str], enabled: bool = True
 ) -> Expression | None:
-    whole = with_bucket_ranges(expression, schema, partition_columns, enabled)
+    whole = bucket_ranges(expression, schema, partition_columns, enabled).whole
     if whole == expression:
         return None
     assert isinstance(whole, And)
@@ -176,7 +176,7 @@ def test_the_whole_keeps_the_predicate() -> None:
     ranges = bucket_ranges(expression, schema, ["bucket"], True)
     assert isinstance(ranges.predicate, Or)
     assert ranges.predicate.terms[-1] == expression
-    assert with_bucket_ranges(expression, schema, ["bucket"], False) == expression
+    assert bucket_ranges(expression, schema, ["bucket"], False).whole == expression
 
 
 def test_nothing_for_a_bucket_that_files_are_not_partitioned_by() -> None:
@@ -184,7 +184,7 @@ def test_nothing_for_a_bucket_that_files_are_not_partitioned_by() -> None:
     schema = our_table()
     expression = bind_predicate("ts < '2026-02-10'", schema, [])
     assert expression is not None
-    assert with_bucket_ranges(expression, schema, [], True) == expression
+    assert bucket_ranges(expression, schema, [], True).whole == expression
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_bucket_inside_the_range_is_kept_by_itself(text: str, expected: str | 
     schema = our_table()
     expression = bind_predicate(text, schema, ["bucket"])
     assert expression is not None
-    whole = with_bucket_ranges(expression, schema, ["bucket"], True)
+    whole = bucket_ranges(expression, schema, ["bucket"], True).whole
     if expected is None:
         assert whole == expression
     else:
@@ -303,7 +303,7 @@ def test_what_is_pruned_by_says_of_rows_what_the_predicate_says(
     schema = older_table(granularity) if form == "older" else our_table(granularity, time_type=form)
     expression = bind_predicate(text, schema, ["bucket"])
     assert expression is not None
-    whole = with_bucket_ranges(expression, schema, ["bucket"], True)
+    whole = bucket_ranges(expression, schema, ["bucket"], True).whole
     for moment in near(text, extra):
         instant = None if moment is None else micros(moment)
         for bucket in buckets(instant, granularity, form):

@@ -25,7 +25,7 @@ from delta_sidecar.predicates.expression import (
     Value,
 )
 from delta_sidecar.pruning.file_bounds import FileBounds
-from delta_sidecar.pruning.may_match import may_match, needed_partitions, needed_stats
+from delta_sidecar.pruning.may_match import may_match, needed_stats
 from delta_sidecar.values.types import MapType, PrimitiveType, StructType, UnknownType
 from tests.pruning.bounds_tables import column, decimal, field, kept, nested, partition_batch, stats_batch
 
@@ -276,7 +276,6 @@ def test_partition_timestamps_follow_the_zone() -> None:
 def test_a_partition_predicate_needs_no_stats() -> None:
     expression = And((Compare(P, "=", 1), Not(IsNull(P))))
     assert needed_stats(expression) == []
-    assert needed_partitions(expression) == [P]
     batch = partition_batch([{"p": "1"}]).append_column("stats", pa.array(["{"]))
     source = FileBounds(batch, [P])
     assert may_match(expression, source, 1).to_pylist() == [True]

@@ -2,12 +2,12 @@
 
 What SQL says in many ways becomes the few nodes of `predicates.expression`, with the same three-valued result:
 `BETWEEN` is two comparisons, `IS TRUE` and `IS [NOT] DISTINCT FROM` spell out when they are true, and `date(ts) = …` is
-the range of timestamps that it means, so that it prunes like one.
+the range of timestamps of that day, so it prunes like one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from delta_sidecar.errors import PredicateError, UnknownColumnError
@@ -103,8 +103,8 @@ class Binder:
             return IsNull(column) if op == "=" else Not(IsNull(column))
         if op not in ("=", "!=") and column.type == PrimitiveType("string") and isinstance(literal, Number | Float):
             raise PredicateError(
-                f"column {column} is string: its texts have no order beside a number; "
-                f"write {column} {op} '{literal.text or literal.value}' to compare texts"
+                f"column {column} is a string and has no order relative to a number; "
+                f"write {column} {op} '{literal.text or literal.value}' to compare strings"
             )
         where = self._place(literal, column)
         return UNKNOWN if where is None else _at(column, op, where)
@@ -154,7 +154,7 @@ class Binder:
             return Or(tuple(self._compare(operand, "=", option) for option in options))
         column = self.column(operand)
         places = [self._place(option, column) for option in options if not isinstance(option, Name | DayOf)]
-        membership = _in(column, [p.floor for p in places if p is not None and p.exact and p.floor is not None])
+        membership = one_of(column, [p.floor for p in places if p is not None and p.exact and p.floor is not None])
         return Or((membership, UNKNOWN)) if None in places else membership
 
     def _like(self, operand: Operand, pattern: str, escape: str) -> Expression:
@@ -236,7 +236,8 @@ def _before(column: Column, micros: int) -> Expression:
     return never(column) if micros <= -LONG_MAX - 1 else Compare(column, "<", micros)
 
 
-def _in(column: Column, values: list[Value]) -> Expression:
+def one_of(column: Column, values: Iterable[Value]) -> Expression:
+    """`column IN (values)`, in its simplest form."""
     distinct = tuple(dict.fromkeys(values))
     match distinct:
         case ():
@@ -367,7 +368,9 @@ def parse_predicate(predicate: str | Filters, now: int | None = None) -> Conditi
     if isinstance(predicate, str):
         return parse_sql(predicate, now)
     if not isinstance(predicate, (list, tuple)):
-        raise PredicateError(f"a predicate is SQL text or a list of filters, not a {type(predicate).__name__}")
+        raise PredicateError(
+            f"a predicate is SQL text, a list of filters or a pyarrow expression, not a {type(predicate).__name__}"
+        )
     return parse_filters(predicate)
 
 

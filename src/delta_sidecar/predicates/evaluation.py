@@ -82,18 +82,18 @@ def _constant(value: bool | None, rows: int) -> pa.BooleanArray:
 
 
 def _compare(array: pa.Array, op: Operator, column: Column, value: Value) -> pa.BooleanArray:
-    return _COMPARE[op](array, _literals([value], column)[0])
+    return _COMPARE[op](array, literal_array([value], column)[0])
 
 
 def _in(array: pa.Array, column: Column, values: Sequence[Value]) -> pa.BooleanArray:
     """Null for null, which `is_in` alone calls false."""
     if 0.0 in values and pa.types.is_floating(array.type):
         values = (*values, 0.0, -0.0)  # equal, but hashed apart
-    flags = pc.is_in(array, value_set=_literals(values, column))
+    flags = pc.is_in(array, value_set=literal_array(values, column))
     return pc.if_else(pc.is_valid(array), flags, pa.nulls(1, pa.bool_())[0])
 
 
-def _literals(values: Sequence[Value], column: Column) -> pa.Array:
+def literal_array(values: Sequence[Value], column: Column) -> pa.Array:
     """Literals as an array of the column's type."""
     data_type = arrow_type(column.type)
     if isinstance(column.type, DecimalType):

@@ -14,13 +14,13 @@ Literals are exact and already of the column's type, in Arrow's own physical for
 | timestamp, timestamp_ntz   | int, microseconds since 1970-01-01     |
 | string, binary, boolean    | str, bytes, bool                       |
 
-A literal that the type cannot hold (`x = 1.5` on a long) is rewritten when it is bound, so nobody
-downstream meets one.
+A literal that the type cannot hold (`x = 1.5` on a long) is rewritten when it is bound, so it does not
+occur here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Literal, TypeAlias
@@ -151,6 +151,12 @@ def conjuncts(expression: Expression) -> list[Expression]:
     if isinstance(expression, And):
         return [term for child in expression.terms for term in conjuncts(child)]
     return [expression]
+
+
+def all_of(terms: Iterable[Expression | None]) -> Expression | None:
+    """What is true where all terms are; None, which leaves nothing out, is no term."""
+    conditions = tuple(term for term in terms if term is not None)
+    return And(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def negation(expression: Expression) -> Expression:

@@ -1,4 +1,4 @@
-"""Where a literal stands in the order of a column's values.
+"""Where a literal is in the order of a column's values.
 
 A type cannot hold every literal: no long is 1.5, no timestamp ends in half a microsecond. So a literal
 is placed: at a value, or just above the largest value below it. Comparisons are then rewritten exactly
@@ -94,7 +94,7 @@ def place(literal: Literal, column: Column, partition_timezone: str = "UTC") -> 
 
 
 def uncomparable(column: Column) -> PredicateError:
-    return PredicateError(f"column {column} is {column.type}: only IS [NOT] NULL can be asked of it")
+    return PredicateError(f"column {column} is {column.type}: it supports only IS [NOT] NULL")
 
 
 def _misfit(literal: Literal, column: Column) -> NoReturn:

@@ -69,7 +69,7 @@ def interval_of(number: str, unit: str) -> Interval:
         raise PredicateError(f"INTERVAL has no unit {unit!r}; it has {', '.join(UNITS)}")
     size = Decimal(re.sub(r"\s", "", amount[1])) * (_MICROS.get(name) or _MONTHS[name])
     if size != int(size):
-        raise PredicateError(f"INTERVAL {number} {unit} is no whole number of {_finest(name)}")
+        raise PredicateError(f"INTERVAL {number} {unit} is not a whole number of {_finest(name)}")
     return Interval(micros=int(size)) if name in _MICROS else Interval(months=int(size))
 
 

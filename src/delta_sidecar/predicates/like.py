@@ -71,6 +71,16 @@ def like_tokens(pattern: str, escape: str) -> list[tuple[str, str]]:
     return tokens
 
 
+def like_text(text: str) -> str:
+    """The pattern that matches only this text, with the backslash as its escape character."""
+    return "".join(f"\\{c}" if c in "\\%_" else c for c in text)
+
+
+def backslash_pattern(tokens: list[tuple[str, str]]) -> str:
+    """The tokens as a pattern again, with the backslash as its escape character."""
+    return "".join(wildcard or like_text(text) for wildcard, text in tokens)
+
+
 def matching_like(strings: pa.Array, pattern: str, escape: str) -> pa.BooleanArray:
     """True where the whole string matches, null for null."""
     tokens = like_tokens(pattern, escape)
@@ -85,14 +95,15 @@ def matching_like(strings: pa.Array, pattern: str, escape: str) -> pa.BooleanArr
             return pc.ends_with(strings, text)
         case [("%", _), ("", text), ("%", _)]:
             return pc.match_substring(strings, text)
-    return pc.match_substring_regex(strings, _regex(tokens))
+    return pc.match_substring_regex(strings, like_regex(tokens))
 
 
 def _equal(strings: pa.Array, text: str) -> pa.BooleanArray:
     return pc.equal(strings, arrays.strings([text])[0])
 
 
-def _regex(tokens: list[tuple[str, str]]) -> str:
+def like_regex(tokens: list[tuple[str, str]]) -> str:
+    """The regular expression that finds what the tokens of a pattern match, in the syntax of RE2 and of Rust."""
     parts = {ANY: ".*", ONE: "."}
     return r"(?s)\A" + "".join(parts.get(wildcard) or _quoted(text) for wildcard, text in tokens) + r"\z"
 

@@ -1,6 +1,6 @@
-"""What a user may write as a value, before it meets a column, and the texts that stand for one.
+"""Literals of a predicate before they are bound to a column, and the parsing of their texts.
 
-A literal keeps all that was written: numbers are exact decimals, an instant knows whether something
+A literal keeps everything that was written: numbers are exact decimals, an instant knows whether something
 below a microsecond was cut off. `predicates.fitting` then places it in the order of a column's type.
 """
 

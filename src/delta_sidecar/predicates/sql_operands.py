@@ -1,4 +1,4 @@
-"""The sides of a comparison in a predicate's text: names, literals, casts of literals, the present and its past.
+"""The operands of a comparison in a predicate's text: names, literals, casts of literals, `now()` and intervals.
 
 operand  := summand ((+ | -) interval)* | interval + summand
 summand  := (+ | -)* primary (:: type)*
@@ -280,7 +280,7 @@ class OperandParser(Cursor):
             return []
         if target == "DECIMAL" and not _is_decimal(*sizes):
             raise self._wrong(
-                f"DECIMAL({', '.join(map(str, sizes))}) is no type: up to 38 digits, and of these a scale"
+                f"DECIMAL({', '.join(map(str, sizes))}) is not a type: precision is 1 to 38, scale 0 to precision"
             )
         return sizes
 

@@ -1,4 +1,4 @@
-"""The words, literals and signs of a predicate's text, and the words for a place in it.
+"""The words, literals and signs of a predicate's text, and error messages that name a place in it.
 
 Names may be quoted with `"` or backticks; a quote inside is doubled, as in strings, and there are no backslash
 escapes. Comments are `-- …` and `/* … */`, which may nest.

@@ -1,7 +1,7 @@
-"""Adds of commits pruned as the objects they are: what is left out never becomes a row.
+"""Prune the adds of commits as objects, before they become rows.
 
-A tail has few partition values and many files in each, so conditions on partition values are tried once for each
-distinct one. Where these decide, the stats of a file are not looked at.
+A tail has few partition values and many files in each, so conditions on partition values are tested once for each
+distinct value. If these decide, the stats of a file are not read.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ PartitionValues: TypeAlias = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What partition values tell of a file."""
+    """What the partition values of a file decide."""
 
     may_match: bool
     stats_matter: bool
     is_doubted: bool
-    """Whether only the time bucket leaves it out: its own bounds may contradict that."""
+    """Whether only its time bucket rules it out; its own bounds may contradict that."""
 
 
 class AddPruner:
-    """Leaves out adds that cannot hold a matching row: the same files as the rows' own pruner does."""
+    """Leaves out adds that cannot hold a matching row: the same files that `FilePruner` leaves out."""
 
     def __init__(self, pruner: FilePruner, most_verdicts: int = 10_000) -> None:
-        """`most_verdicts` is how many partition values are remembered."""
+        """`most_verdicts` is the number of partition values whose verdicts are kept."""
         self._most_verdicts = most_verdicts
         self._timezone = pruner.timezone
         self._by_partition = pruner.by_partition

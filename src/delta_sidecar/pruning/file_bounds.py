@@ -39,7 +39,7 @@ class Bounds:
     num_records: pa.Int64Array
     """Rows that `null_count` counts among. A partition value counts as one row."""
     may_hold_nan: bool = False
-    """Known bounds do not tell that NaN is absent."""
+    """Whether a column may hold NaN although its bounds are known."""
 
 
 class BoundsSource(Protocol):
@@ -51,8 +51,8 @@ class BoundsSource(Protocol):
 
 
 def is_prunable(column: Column) -> bool:
-    """Whether anything can be known of a column: a struct, a map, an unknown type say nothing, nor does a column whose
-    older bounds are of a type that does not widen to its own."""
+    """Whether a column can have bounds. A struct, a map or an unknown type cannot, nor can a column whose older bounds
+    are of a type that does not widen to its own."""
     return comparison_type(column.type) is not None and not is_changed_otherwise(column.fields[-1])
 
 
@@ -85,8 +85,8 @@ class FileBounds:
         widen: bool = True,
         texts: Sequence[str | None] | None = None,
     ) -> None:
-        """Without `widen`, bounds are as written: to be shown, never to be compared with. `texts` are the stats, where
-        these are no column; where nothing else is needed, there need be no batch."""
+        """Without `widen`, bounds are as written: for display, and for checking time buckets. `texts` are the stats if
+        the batch has no such column; the batch may be None if only the stats are needed."""
         self._batch = batch
         self._texts = texts
         self._rows = len(texts if batch is None else batch)  # type: ignore[arg-type]
@@ -108,7 +108,7 @@ class FileBounds:
         return None if maps is None else _exact(partition_column(maps, column.fields[0], self._timezone))
 
     def _typed_partition(self, column: Column) -> pa.Array | None:
-        """The values as an index has them; None where it does not, or this reader would read the texts otherwise."""
+        """The typed values of an index; None if it has none, or this reader would read the texts in another way."""
         parsed = self._column(TYPED_PARTITION)
         if parsed is None or (column.type == PrimitiveType("timestamp") and self._timezone != "UTC"):
             return None
@@ -150,7 +150,7 @@ class FileBounds:
 
     @cached_property
     def _typed(self) -> dict[Path, pa.Array]:
-        """The leaves of `stats_parsed`, each in its comparison type; absent where there is none or of no use."""
+        """The leaves of `stats_parsed`, each in its comparison type; without those that are missing or unusable."""
         parsed = self._column("stats_parsed")
         if parsed is None:
             return {}

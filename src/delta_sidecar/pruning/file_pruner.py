@@ -51,7 +51,7 @@ class FilePruner:
     def prune(
         self, rows: pa.RecordBatch, stats_are_settled: bool = False, buckets_are_checked: bool = False
     ) -> pa.RecordBatch:
-        """The rows that may match; where their stats have had their say already, only by partition values. Where
+        """The rows that may match; if their stats were already compared, only by partition values. Where
         `buckets_are_checked`, no file's time bounds contradict its bucket."""
         first = self._by_partition_and_bucket if buckets_are_checked else self.by_partition
         rows = self._pruned(rows, first)

@@ -1,4 +1,4 @@
-"""The columns of a listing: which are asked for, what must be read to give them, and how rows become them."""
+"""The columns of a listing: which are requested, what must be read for them, and how rows are converted to them."""
 
 from __future__ import annotations
 

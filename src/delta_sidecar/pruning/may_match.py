@@ -1,8 +1,8 @@
 """May a file (or a row group) hold a matching row?
 
-False only where the bounds prove that no row makes the predicate true; whatever is unknown keeps the file.
-NOT is not evaluated but carried down: `NOT x` is true where `x` is false, so each node is asked whether some row may
-make it true, or false. What is null for every row makes a comparison neither.
+False only if the bounds prove that no row makes the predicate true; an unknown bound keeps the file.
+NOT is pushed down: `NOT x` is true where `x` is false, so each node answers whether some row may make it true, and
+whether some row may make it false. A comparison with a value that is null in every row is neither.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def may_match(expression: Expression, source: BoundsSource, count: int) -> pa.Bo
 
 
 class _Remembered:
-    """Bounds that are found once for each column."""
+    """Finds the bounds of each column once."""
 
     def __init__(self, source: BoundsSource) -> None:
         self._source = source
@@ -61,11 +61,6 @@ class _Remembered:
 def needed_stats(expression: Expression) -> list[Column]:
     """The columns whose stats can prune by this predicate; none if it is on partition columns alone."""
     return list(dict.fromkeys(c for c in _asked(expression) if not c.is_partition and is_prunable(c)))
-
-
-def needed_partitions(expression: Expression) -> list[Column]:
-    """The partition columns the predicate mentions."""
-    return list(dict.fromkeys(c for c in columns_of(expression) if c.is_partition))
 
 
 def _asked(expression: Expression) -> list[Column]:
@@ -181,7 +176,7 @@ def _holds_one_of(candidates: pa.Array, bounds: Bounds) -> Flags:
 
 
 def _positions(candidates: pa.Array, values: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """For each value, where the first candidate stands that is not below it."""
+    """For each value, the position of the first candidate that is not below it."""
     if candidates.type in (pa.int64(), pa.float64()):
         dtype = np.int64 if candidates.type == pa.int64() else np.float64
         return np.searchsorted(_fixed(candidates, dtype), _fixed(values, dtype), side="left")
@@ -221,7 +216,7 @@ def _not_before(values: pa.Array, prefix: LikePrefix) -> pa.BooleanArray:
 
 
 def _not_after(values: pa.Array, prefix: LikePrefix) -> pa.BooleanArray:
-    """Below the first string after all that begin with the prefix; where there is none, known values are."""
+    """Whether values are below the first string after all that begin with the prefix; if there is none, true."""
     if prefix.stop is None:
         return pc.equal(values, values)
     return pc.less(values, arrays.binaries([prefix.stop])[0])

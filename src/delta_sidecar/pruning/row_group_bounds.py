@@ -1,4 +1,4 @@
-"""Bounds of the row groups of a data file, out of its Parquet footer.
+"""Bounds of the row groups of a data file, from its Parquet footer.
 
 The same questions as for files, one level down. Parquet's statistics are exact or cut outwards, so they
 are not widened; they leave NaN out, and INT96 has none.
