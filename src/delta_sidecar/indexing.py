@@ -1,4 +1,4 @@
-"""The index of a table by the table's URI: build it, verify it."""
+"""Build and verify the index of a table, given its URI."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def build_index(
     store: GivenStore | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> BuildReport:
-    """Build the index of a table in this process, without Spark, and return what was done.
+    """Build or update the index of a table in this process, without Spark, and return a report.
 
-    An older index is brought up to date at a cost in proportion to what changed. While a build runs, and if it dies,
-    readers use the index of before. `delta_sidecar.pipeline.build_index` does the same and hands tables of millions of
-    files to Spark.
+    If there is an older index, the cost depends only on what changed since. While a build runs, or if it dies,
+    readers use the previous index. `delta_sidecar.pipeline.build_index` does the same, and uses Spark for the first
+    index of a table with millions of files.
 
     Args:
-        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
         version: The version to index; the newest if not given.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
         options: Sort column, time column, a build from scratch; see `BuildOptions`.
-        store: A store of obstore that holds the table, as for `DeltaTable`.
+        store: An obstore store that holds the table, as for `DeltaTable`.
         progress: Called with one line of text whenever a step begins.
 
     Returns:
-        A `BuildReport`: the version that is indexed, how many files it has, how many parts were written.
+        A `BuildReport`: the indexed version, its number of files, the number of parts written.
 
     Raises:
         TableNotFoundError: There is no Delta table at `uri`.
@@ -66,20 +66,22 @@ def verify_index(
     *,
     store: GivenStore | None = None,
     most_named: int = 20,
+    progress: Callable[[str], None] | None = None,
 ) -> VerifyReport:
     """Check the index of a table against a replay of its log, and return every difference.
 
-    It reads the whole index and the whole log, and writes nothing. An index that is wrong is an answer, not an error.
+    It reads the whole index and the whole log, and writes nothing. A wrong index is reported, not raised as an error.
 
     Args:
-        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
-        version: The version whose index is checked; that of the newest index if not given.
+        uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
+        version: The version whose index is checked; the newest index if not given.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
-        store: A store of obstore that holds the table, as for `DeltaTable`.
-        most_named: How many files that differ are named in `problems`.
+        store: An obstore store that holds the table, as for `DeltaTable`.
+        most_named: The largest number of differing files to name in `problems`.
+        progress: Called with one line of text, such as `3 of 125 parts of the index checked`, while the check runs.
 
     Returns:
-        A `VerifyReport`: `ok`, and `problems` with a line for each difference. No index is a problem, too.
+        A `VerifyReport`: `ok`, and `problems` with a line for each difference. A missing index is also a problem.
 
     Raises:
         TableNotFoundError: There is no Delta table at `uri`.
@@ -95,4 +97,5 @@ def verify_index(
         >>> delta_sidecar.verify_index("events").ok
         True
     """
-    return verify_index_of_store(store_at(uri, store, storage_options), version, most_named)
+    say = progress or (lambda message: None)
+    return verify_index_of_store(store_at(uri, store, storage_options), version, most_named, say)

@@ -26,6 +26,7 @@ WHOLE = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 KINDS = (*BITS, *FLOATS, *TIMES, "string", "date", "boolean", "binary")
 ARROW = {f"int{bits}": kind for kind, bits in BITS.items()} | {"date32[day]": "date"}
 ARROW |= {"timestamp[us,tz=UTC]": "timestamp", "timestamp[us]": "timestamp_ntz"}
+NOT_FINITE = ("NaN", "nan", "inf", "-inf")
 INFINITE = {"Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf}
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 CLOCK, ZONE = r"\d\d(?::\d\d(?::\d\d(?:\.\d{1,9})?)?)?", r"Z|UTC|[+-]\d\d(?:[0-5]\d|:[0-5]\d(?::[0-5]\d)?)?"
@@ -105,7 +106,7 @@ def parse(kind: str, value: Any, side: str = "") -> Any:
     if kind in BITS and (type(value) is int if side else re.fullmatch(r"[+-]?[0-9]+", text)):
         if -(1 << bits - 1) <= int(text) < 1 << bits - 1:
             return int(text)
-    elif kind in FLOATS and (number or (string and text in INFINITE) or (text == "NaN" and not side)):
+    elif kind in FLOATS and (number or (string and text in INFINITE) or (text in NOT_FINITE and not side)):
         found = float32(float(text)) if kind == "float" and not side else float(text)
         return None if side and number and math.isinf(found) else found
     elif digits(kind) and number:

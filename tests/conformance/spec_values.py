@@ -298,7 +298,7 @@ def partition_value(text: str | None, kind: str) -> Any:
         whole = int(text) if re.fullmatch("[+-]?[0-9]+", text) else half
         return whole if -half <= whole < half else UNKNOWN
     if kind in ("float", "double"):
-        if not re.fullmatch(number + "|[+-]?Infinity|NaN", text):
+        if not re.fullmatch(number + "|[+-]?Infinity|NaN|-?inf|nan", text):
             return UNKNOWN
         parsed = float(text)
         return nearest_float(parsed) if kind == "float" else parsed

@@ -42,9 +42,9 @@ DAMAGED = {
     "flipped-manifest": "damaged",
     "missing-manifest": "missing",
     "unknown-format": "format 2",
-    "wrong-version": "is of version 0",
+    "wrong-version": "holds the manifest of version 0",
     "another-table": "another table",
-    "another-history": "another commit file",
+    "another-history": "different commit file",
 }
 """Tables whose index is not used for a whole listing, and a word of the reason."""
 

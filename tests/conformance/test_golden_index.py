@@ -56,7 +56,7 @@ def test_a_damaged_index_does_not_verify(copied: Path, table: str) -> None:
     shutil.copy(manifest, manifest.with_name("v99999.manifest.json"))
     done = invoke("verify", copied)
     assert done.code == 0
-    assert "v99999.manifest.json is of a table that was here before" in done.out
+    assert "v99999.manifest.json belongs to an earlier table" in done.out
 
 
 def assert_problem(root: Path, word: str) -> None:

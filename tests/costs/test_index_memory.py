@@ -78,12 +78,14 @@ def test_a_stats_predicate_that_leaves_half(million: Path) -> None:
     assert found.mb < 50
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_removed_files(masked: Path) -> None:
     found = peak_of(masked)
     assert (found.tier, found.files, found.mask_size) == ("index", FILES - 100_000, 100_000)
     assert found.mb < 70
 
 
+@pytest.mark.slow
 def test_a_predicate_on_one_column_of_a_thousand(wide: Path) -> None:
     found = peak_of(wide, predicate="m0 = 7")
     index = sum(file.stat().st_size for file in wide.rglob("*.stats.parquet"))

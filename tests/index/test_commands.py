@@ -51,7 +51,7 @@ def test_the_engine_and_why_it_was_chosen_are_told(tmp_path: Path) -> None:
     assert done.code == 0
     assert "2 files: built in one process; Spark builds more than 5,000,000" in done.out
     told = json.loads(invoke("build", tmp_path, "--full", "--engine", "process", "--json").out)
-    assert (told["engine"], told["reason"]) == ("process", "2 files: built in one process; it was asked for")
+    assert (told["engine"], told["reason"]) == ("process", "2 files: built in one process; as requested")
 
 
 def test_an_engine_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_without_pyspark_one_line_says_what_to_do(tmp_path: Path, monkeypatch: p
     with pytest.raises(SparkError) as raised:
         build_index(str(tmp_path), options=BuildOptions(limits=BuildLimits(process_files=8)))
     assert str(raised.value) == (
-        "the index is to be built on Spark; 9 files to read, and one process builds up to 8; pyspark is not installed; "
+        "the index must be built on Spark; 9 files to read, and one process builds up to 8; pyspark is not installed; "
         "run: pip install 'delta-sidecar[spark]', or build in one process: --engine process"
     )
     done = invoke("build", tmp_path, "--engine", "spark")

@@ -103,7 +103,7 @@ def test_a_copy_is_bound_by_the_id_of_its_table(table: Path, name: str) -> None:
     with DeltaTable(table).scan_files() as scan:
         assert scan.read_all().num_rows == len(SAID[name]["files"])
     assert scan.metrics.tier == "log"
-    reason = "another table" if manifest.version else "another commit file"
+    reason = "another table" if manifest.version else "different commit file"
     assert reason in str(scan.metrics.fallback_reason)
 
 

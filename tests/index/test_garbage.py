@@ -17,7 +17,7 @@ from delta_sidecar.index.build.garbage import MEMORY, GarbageReport, collect_gar
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Buffer, Store
 from delta_sidecar.testing import CountingStore, LogBuilder, add, remove
 from tests.index.models import assert_index_is, manifest_at, small_parts
 
@@ -158,7 +158,7 @@ def test_while_a_build_is_at_work_manifests_and_parts_stay(table: Table) -> None
     before = table.names
     done = table.collect()
     assert (done.deleted, table.names) == ((), before)
-    assert "at work" in " ".join(done.notes)
+    assert "a build is running" in " ".join(done.notes)
     table.age(2, LEASE)
     table.collect()
     assert LEASE not in table.names, "a lease that old is of a build that died"
@@ -295,3 +295,33 @@ def test_a_collection_that_fails_does_not_fail_the_build(table: Table, monkeypat
     table.grow(1)
     assert table.manifests == [0, 1, 2, 3, 4]
     table.check()
+
+
+class PublishedMeanwhile(CountingStore):
+    """A store in which a build publishes its manifest, and ends, after the collector has listed the index."""
+
+    def __init__(self, inner: Store, table: Table, manifest: bytes) -> None:
+        super().__init__(inner)
+        self._table = table
+        self._manifest = manifest
+
+    def get(self, path: str) -> Buffer:
+        if path == f"{SIDECARS}/{MEMORY}":
+            (self._table.directory / "v2.manifest.json").write_bytes(self._manifest)
+            (self._table.directory / LEASE).unlink()
+        return super().get(path)
+
+
+def test_a_build_that_ends_while_garbage_is_collected_keeps_its_parts(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    table.grow(3)
+    parts = table.parts_of(2)
+    manifest = table.directory / "v2.manifest.json"
+    data = manifest.read_bytes()
+    manifest.unlink()
+    table.age(2)
+    (table.directory / LEASE).write_text("{}")
+    report = collect_garbage(PublishedMeanwhile(table.store, table, data), grace=timedelta(days=1))
+    assert parts <= table.names
+    assert any("just ended" in note for note in report.notes)
+    assert verify_index(table.store, 2).ok

@@ -11,7 +11,7 @@ import pytest
 
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.build.build import build_index
-from delta_sidecar.index.format.index_names import SIDECARS, build_of_part, is_part, manifest_version, part_id
+from delta_sidecar.index.format.index_names import SIDECARS, is_part, manifest_version, part_id
 from delta_sidecar.index.format.manifest import CommitIdentity, Manifest, Sort, decode, encode, layout_of, totals
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import ObjectMeta
@@ -139,7 +139,6 @@ def test_names_are_safe_from_others_cleaners(manifest: Manifest, tmp_path: Path)
 )
 def test_names(name: str, version: int | None, part: bool) -> None:
     assert (manifest_version(name), is_part(name)) == (version, part)
-    assert build_of_part(name) == ("a" * 32 if "aaa" in name else None)
 
 
 def test_the_ids_of_parts_have_one_length() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,16 +62,24 @@ def test_a_change_alone_writes_the_manifest_and_no_part(tmp_path: Path, single: 
     assert scan.metrics.tier == "index"
 
 
-@pytest.mark.parametrize("given", [{"": "x"}, {"n": 1}, {1: "x"}])
+@pytest.mark.parametrize(
+    "given", [{"": "x"}, {"n": 1}, {1: "x"}, {"n": 0}, {"n": False}, {"n": []}, {"n": b"x"}, {"n": "\ud800"}]
+)
 def test_what_is_no_text_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(OptionError, match="must be a text"):
+    with pytest.raises(OptionError, match="must be strings"):
+        BuildOptions(manifest_metadata=given)
+
+
+@pytest.mark.parametrize("given", [None, "job=daily", ["job"], [("job", "daily")], 7])
+def test_what_is_no_dictionary_is_refused(given: Any) -> None:
+    with pytest.raises(OptionError, match=rf"manifest_metadata is a {type(given).__name__}; give a dictionary"):
         BuildOptions(manifest_metadata=given)
 
 
 def test_too_much_is_refused_and_nothing_is_left_behind(tmp_path: Path) -> None:
     LogBuilder(tmp_path).commit(add("a"))
     built(tmp_path, {"a": "x" * 10_000})
-    with pytest.raises(OptionError, match="16,384 at most"):
+    with pytest.raises(OptionError, match="at most 16,384"):
         built(tmp_path, {"b": "x" * 10_000})
     assert set(kept(tmp_path, 0)) == {"a"}
     assert not list((tmp_path / SIDECARS).glob("*.lease.json"))

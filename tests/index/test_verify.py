@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import TableNotFoundError, VersionNotFoundError
@@ -16,12 +17,14 @@ from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.format.manifest import Manifest, Sort, decode, encode, parts_json
 from delta_sidecar.index.format.part_entries import FileEntry
+from delta_sidecar.index.verify import plain_stats
 from delta_sidecar.index.verify.verify import VerifyReport, verify_index
 from delta_sidecar.limits import BuildLimits
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.testing import DeletionVector, LogBuilder, add, remove
+from delta_sidecar.values.stats_text import come_back
 from tests.cli.running import assert_refused, invoke, sidecar
 from tests.index.models import small_parts
 
@@ -113,7 +116,7 @@ def test_a_good_index(table: Table) -> None:
     ("old", "new", "named"),
     [
         ("f1.parquet", "fX.parquet", "missing from the index"),
-        ("f1.parquet", "fX.parquet", "f1.parquet is in the index and not live"),
+        ("f1.parquet", "fX.parquet", "f1.parquet is in the index but not live"),
         ('"size":1003', '"size":1004', "f3.parquet: size is 1003, the log says 1004"),
         ('"modificationTime":1', '"modificationTime":2', "modification_time"),
         ('"partitionValues":{"p":"a"}', '"partitionValues":{"p":"x"}', "partition_values"),
@@ -138,6 +141,31 @@ def test_a_good_index(table: Table) -> None:
 def test_what_the_index_says_otherwise_than_the_log_is_named(table: Table, old: str, new: str, named: str) -> None:
     table.edit_commit(old, new)
     assert named in table.problems()
+
+
+def test_how_far_it_has_come_is_told_with_a_total(table: Table) -> None:
+    said: list[str] = []
+    assert verify_index(table.store, progress=said.append).ok
+    count = len(table.parts) // 2
+    assert said[:count] == [f"{n} of {count} parts of the index checked" for n in range(count)]
+    assert said[count:] == ["9 of about 9 files of the log replayed"]
+    table.edit_commit('"size":1003', '"size":1004')
+    said.clear()
+    verify_index(table.store, progress=said.append)
+    assert said[-1] == "0 of 1 differing files checked again"
+
+
+def test_times_are_compared_a_column_at_a_time(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Arrow array for each value took two thirds of the time."""
+    counts: list[int] = []
+
+    def counted(texts: list[str], values: list[int], kind: pa.DataType) -> list[bool]:
+        counts.append(len(texts))
+        return come_back(texts, values, kind)
+
+    monkeypatch.setattr(plain_stats, "come_back", counted)
+    assert table.verify().ok
+    assert counts == [6, 6]
 
 
 def test_at_most_so_many_files_are_named(table: Table) -> None:
@@ -191,14 +219,14 @@ def test_no_index_of_a_version(table: Table) -> None:
         ({"bytes": 3}, "totals"),
         ({"records": 3}, "totals"),
         ({"table_id": "other"}, "stale"),
-        ({"version": 7}, "is of version 7"),
+        ({"version": 7}, "holds the manifest of version 7"),
         ({"schema_hash": "00"}, "schema hash"),
         ({"protocol": Protocol(1, 2)}, "protocol"),
         ({"sort": Sort("min", ["x"])}, "not sorted"),
         ({"sort": Sort("min", ["none"])}, "not in the table's schema"),
         ({"time_column": []}, "time"),
         ({"format": 9}, "format 9"),
-        ({"commit": None}, "was gone when the index was built, and it is there"),
+        ({"commit": None}, "did not exist when the index was built, but it does now"),
     ],
 )
 def test_a_manifest_that_lies(table: Table, changes: dict[str, Any], named: str) -> None:
@@ -252,7 +280,7 @@ def test_a_single_file_that_does_not_describe_itself(tmp_path: Path) -> None:
     manifest: Manifest = decode(table.manifest.read_bytes(), "m")
     assert [part.core_name for part in manifest.parts] == ["v0.parquet"]
     table.edit_manifest(time_column=[])
-    assert "v0.parquet says time_column ['t']" in table.problems()
+    assert "v0.parquet: time_column is ['t']" in table.problems()
 
 
 # Stale ones.
@@ -262,7 +290,7 @@ def test_a_manifest_of_a_version_that_never_was(table: Table) -> None:
     beyond = table.manifest.with_name("v5.manifest.json")
     shutil.copy(table.manifest, beyond)
     assert table.verify().ok
-    assert "v5.manifest.json is of a table that was here before" in table.verify().notes[0]
+    assert "v5.manifest.json belongs to an earlier table" in table.verify().notes[0]
     table.manifest.unlink()
     assert "v5.manifest.json is stale: the table's newest version is 0" in table.problems()
 
@@ -270,7 +298,7 @@ def test_a_manifest_of_a_version_that_never_was(table: Table) -> None:
 def test_a_manifest_under_another_versions_name(table: Table) -> None:
     table.log.commit(add("more.parquet"))
     shutil.copy(table.root / SIDECARS / "v0.manifest.json", table.manifest)
-    assert "is of version 0" in table.problems()
+    assert "holds the manifest of version 0" in table.problems()
 
 
 def test_a_commit_file_that_is_another(table: Table) -> None:

@@ -119,11 +119,11 @@ def test_the_engine_is_chosen_by_the_number_of_files(tmp_path: Path) -> None:
 
     assert done(129).reason == f"{files} files: built in one process; Spark builds more than 129"
     assert done(128).engine == "spark"
-    assert done(0, "process").reason == f"{files} files: built in one process; it was asked for"
+    assert done(0, "process").reason == f"{files} files: built in one process; as requested"
     assert done(10**6, "spark").engine == "spark"
     assert built == [
         "built on Spark; 129 files to read, and one process builds up to 128",
-        "built on Spark; it was asked for",
+        "built on Spark; as requested",
     ]
     with pytest.raises(OptionError, match="no engine 'Spark'; give one of auto, process, spark"):
         done(0, "Spark")
@@ -133,7 +133,7 @@ def test_without_spark_a_table_above_the_limit_says_what_to_do(tmp_path: Path) -
     random_table(tmp_path)
     with pytest.raises(
         InputError,
-        match=r"120 files to read, and one process builds up to 9, and this call has no Spark; .* the engine",
+        match=r"120 files to read, and one process builds up to 9; this function cannot use Spark: .* the engine",
     ):
         build_index(open_store(str(tmp_path)), options=BuildOptions(limits=BuildLimits(process_files=9)))
 
@@ -233,8 +233,8 @@ def test_a_temporary_directory_without_room_is_one_clear_line(tmp_path: Path) ->
     command = [sys.executable, "-c", PROGRAM, str(log.root), str(tmp_path), "4000"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=60, check=False)
     assert done.returncode == 3, done.stderr
-    assert done.stdout.startswith(f"StorageError {tmp_path} does not take the sorted runs of the build")
-    assert "(File too large); set TMPDIR to a directory with room, or use --engine spark" in done.stdout
+    assert done.stdout.startswith(f"StorageError cannot write the sorted runs of the build to {tmp_path}, after ")
+    assert "(File too large); set TMPDIR to a directory with more space, or use --engine spark" in done.stdout
     with pytest.raises(StorageError, match="No such file or directory"):
         build_index(
             open_store(str(log.root)), options=BuildOptions(limits=TINY, temporary_directory=str(tmp_path / "none"))

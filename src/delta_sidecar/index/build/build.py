@@ -1,6 +1,6 @@
-"""Building an index: whole, or on top of an older one at a cost in proportion to what changed.
+"""Build an index: from scratch, or from an older one at a cost that depends only on what changed.
 
-All in one process, in bounded memory, but for the whole index of a very large table, which is left to Spark.
+One process does this in bounded memory; only the first index of a very large table needs Spark.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from delta_sidecar.index.format.index_names import directory_for, manifest_name,
 from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.sort_keys import PartOrder, same_values
-from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, find_base
+from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, find_manifest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.types import DataType, StructType
 
 Mode: TypeAlias = Literal["current", "full", "incremental"]
 WholeBuild: TypeAlias = Callable[[Build], list[PartEntry]]
-"""Builds every part of a large table: Spark does."""
+"""Builds every part of a large table, on Spark."""
 
 
 ON_SPARK = "built on Spark"
-"""How the reason begins where an index is built there."""
+"""The beginning of the reason why Spark builds an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build of an index did: the return value of `build_index`.
+    """The result of a build: the return value of `build_index`.
 
     Example:
         >>> from delta_sidecar import build_index
@@ -55,7 +55,7 @@ class BuildReport:
     mode: Mode
     engine: str
     manifest: str
-    """Path of the manifest, below the table."""
+    """Path of the manifest, relative to the table."""
     files: int
     parts: int
     parts_written: int
@@ -63,12 +63,12 @@ class BuildReport:
     index_bytes: int
     seconds: float
     built_on: int | None = None
-    """The version of the index it was built on."""
+    """The version of the older index that the build started from; None if it started from scratch."""
     reason: str = ""
-    """Why this engine built it, where there was a choice."""
+    """Why this engine built the index; empty if there was no choice."""
     notes: tuple[str, ...] = ()
     user_metadata: Mapping[str, str] = field(default_factory=dict)
-    """The users' own metadata in the manifest."""
+    """Your own metadata in the manifest."""
 
 
 def build_index(
@@ -78,16 +78,16 @@ def build_index(
     whole: WholeBuild | None = None,
     progress: Progress | None = None,
 ) -> BuildReport:
-    """Build the index of a version (the newest): on top of an older one where there is one, whole otherwise.
+    """Build the index of a version (default: the newest), from an older index if there is one, else from scratch.
 
-    `whole` builds what is too large for one process. Whatever happens on the way, readers see the index of before or
-    the new one, and what is left behind is garbage.
+    `whole` builds an index that is too large for one process. Whatever happens, readers see either the previous index
+    or the new one; files that a failed build leaves behind are garbage.
     """
     began = time.monotonic()
     snapshot = load_snapshot(store, version)
     build = _begin(snapshot, options or BuildOptions(), progress or (lambda message: None))
     with leased(store, build.directory, build.id):
-        base, notes = find_base(snapshot)
+        base, notes = find_manifest(snapshot)
         _remember(build, base)
         is_current = base is not None and _is_current(base, build)
         if base is not None and is_current and base.manifest.user_metadata == build.user_metadata:
@@ -106,7 +106,7 @@ def _begin(snapshot: Snapshot, options: BuildOptions, progress: Progress) -> Bui
 
 
 def _remember(build: Build, base: FoundManifest | None) -> None:
-    """What was chosen for the index before holds until something else is chosen, where the schema still has it."""
+    """Keep the sort and time columns of the last index, unless others are chosen or the schema lacks them now."""
     before = {} if base is None else base.manifest.user_metadata
     build.user_metadata = merged_metadata(before, build.options.manifest_metadata)
     if base is None:
@@ -124,7 +124,7 @@ def _remember(build: Build, base: FoundManifest | None) -> None:
 
 
 def _logical(schema: StructType, physical: Sequence[str]) -> str | None:
-    """The name of a column by its physical path; None where the schema has it no more."""
+    """The name of a column by its physical path; None if the schema no longer has it."""
     names: list[str] = []
     level: DataType = schema
     for part in physical:
@@ -150,12 +150,13 @@ def _same_commit(base: FoundManifest, build: Build) -> bool:
 
 
 def _replaces(base: FoundManifest | None, build: Build) -> bool:
-    """Whether the manifest of this very version is to go, because something else was asked for."""
+    """Whether the build replaces the manifest of the same version."""
     return base is not None and base.manifest.version == build.version and base.directory == build.directory
 
 
 def _same_layout(manifest: Manifest, build: Build) -> bool:
-    """The same columns, and of types whose keys are written alike: parts of both stand in one manifest."""
+    """Whether both have the same sort and time columns, with keys of the same form, so one manifest can name parts of
+    both."""
     try:
         then, now = layout_of(manifest), build.layout
         PartOrder.of(manifest.parts, then.sort)
@@ -180,7 +181,7 @@ class _Made:
 
 
 def _same_parts(base: FoundManifest) -> _Made:
-    """Only the users' metadata are others: the manifest is written again."""
+    """Only the user metadata changed: the manifest is written again with the same parts."""
     return _Made(list(base.manifest.parts), "incremental", "none", base.manifest.version)
 
 
@@ -189,28 +190,28 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
         try:
             return _Made(extended(build, base), "incremental", "process", base.manifest.version)
         except (CorruptIndexError, LogGapError, TooMuchChanged) as error:
-            notes.append(f"built anew: {error}")
+            notes.append(f"rebuilt from scratch: {error}")
     chosen, limit = build.options.engine, build.options.limits.process_files
     count = _counted(build, limit, notes) if chosen == "auto" else None
     if chosen == "process" or (count is not None and count <= limit):
         parts = build_whole(build, notes)
         files = sum(part.rows for part in parts)
-        why = "it was asked for" if count is None else f"Spark builds more than {limit:,}"
+        why = "as requested" if count is None else f"Spark builds more than {limit:,}"
         build.reason = f"{files:,} files: built in one process; {why}"
         return _Made(parts, "full", "process")
-    why = "it was asked for" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
+    why = "as requested" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
     build.reason = f"{ON_SPARK}; {why}"
     build.progress(build.reason)
     if whole is None:
         raise InputError(
-            f"the index is to be {build.reason}, and this call has no Spark; use `sidecar build` or "
+            f"the index must be {build.reason}; this function cannot use Spark: use `sidecar build`, "
             "`delta_sidecar.pipeline.build_index`, or the engine `process`"
         )
     return _Made(whole(build), "full", "spark")
 
 
 def _counted(build: Build, limit: int, notes: list[str]) -> int:
-    """How many files there are to read, or, where these are no more than the limit, a number that is not, either."""
+    """The number of files to read, or a number on the same side of the limit."""
     while True:
         try:
             build.snapshot = build.snapshot.with_open_base()
@@ -223,10 +224,10 @@ def _can_extend(base: FoundManifest, build: Build, notes: list[str]) -> bool:
     if build.options.full or base.manifest.version == build.version:
         return False
     if base.directory != build.directory:
-        notes.append("built anew: the table's protocol moved its index to another directory")
+        notes.append("rebuilt from scratch: the table's protocol moved its index to another directory")
         return False
     if not _same_layout(base.manifest, build):
-        notes.append("built anew: the sort key or the time column, its type or its buckets changed")
+        notes.append("rebuilt from scratch: the sort key, the time column, a type of these or the buckets changed")
         return False
     return True
 
@@ -243,7 +244,6 @@ def _report(
     own = (p for p in manifest.parts if f"-{build.id}-" in p.id or p.id == single_id(build.version))
     written = [] if engine == "none" else list(own)
     reused = 0 if mode == "full" else len(manifest.parts) - len(written)
-    size = sum(p.core.size + (p.stats.size if p.stats else 0) for p in manifest.parts)
     return BuildReport(
         version=manifest.version,
         mode=mode,
@@ -253,7 +253,7 @@ def _report(
         parts=len(manifest.parts),
         parts_written=len(written),
         parts_reused=reused,
-        index_bytes=size,
+        index_bytes=sum(part.size for part in manifest.parts),
         seconds=time.monotonic() - began,
         built_on=base,
         reason=build.reason,

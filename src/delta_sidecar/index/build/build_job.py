@@ -1,4 +1,4 @@
-"""One build under way: what a user may choose, where its parts go, and the manifest they come to."""
+"""One build: its options, where its parts are written, and its manifest."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from delta_sidecar.storage.store import Store
 
 Progress: TypeAlias = Callable[[str], None]
 Engine: TypeAlias = Literal["auto", "process", "spark"]
-"""What builds a whole index: this process, Spark, or the one that the number of files suggests."""
+"""What builds an index from scratch: this process, Spark, or (`auto`) whichever suits the number of files."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """What may be chosen for an index. What was chosen once holds for later builds, too.
+    """Options of an index build. Later builds keep the sort column, the time column and the metadata of earlier ones.
 
     Raises:
         OptionError: There is no such engine.
@@ -46,53 +46,64 @@ class BuildOptions:
     """
 
     sort_column: str | None = None
-    """Logical name of the column rows are sorted by; chosen by the schema if not given."""
+    """Logical name of the column that the index is sorted by; chosen from the schema if not given."""
     time_column: str | None = None
-    """Logical name of the column whose bounds stand in the core."""
+    """Logical name of the time column, by which every listing can prune without reading other statistics; chosen from
+    the schema if not given."""
     full: bool = False
-    """Build anew even where an index could be built on."""
+    """Build from scratch even if there is an older index to start from."""
     part_rows: int = 80_000
-    """Rows a part should have."""
+    """Rows per part to aim for."""
     engine: Engine = "auto"
-    """What builds the index where it is built anew. On top of an older one it is always this process."""
+    """What builds the index from scratch: `auto`, `process` or `spark`. An older index is always extended by this
+    process."""
     manifest_metadata: Mapping[str, str | None] = field(default_factory=dict)
-    """Your own keys and values for `user_metadata` of the manifest: they are added to those of the index that is built
-    on, and None takes a key out."""
+    """Your own keys and values for `user_metadata` of the manifest. They are added to those of the older index; a value
+    of None removes the key."""
     temporary_directory: str | None = None
-    """Where sorted runs go for the time of a build in one process; the system's own if not given."""
+    """Directory for the sorted runs of a build in one process; the system's temporary directory if not given."""
     limits: BuildLimits = field(default_factory=BuildLimits)
 
     def __post_init__(self) -> None:
         if self.engine not in get_args(Engine):
             raise OptionError(f"no engine {self.engine!r}; give one of {', '.join(get_args(Engine))}")
-        for key, value in self.manifest_metadata.items():
-            if not key or not _are_texts(key, value or ""):
-                raise OptionError(f"manifest metadata {key!r}: {value!r} must be a text under a name that is not empty")
+        _check_metadata(self.manifest_metadata)
 
 
-def _are_texts(*values: object) -> bool:
-    return all(isinstance(value, str) for value in values)
+def _check_metadata(given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise OptionError(f"manifest_metadata is a {type(given).__name__}; give a dictionary of names and strings")
+    for key, value in given.items():
+        if not key or not _is_text(key) or not (value is None or _is_text(value)):
+            raise OptionError(
+                f"manifest metadata {key!r}: {value!r}: both must be strings, and the name must not be empty"
+            )
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a string that JSON can hold, without half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 _MOST_METADATA: Final = 16 << 10
-"""Bytes of the users' metadata of a manifest, which every reader fetches."""
+"""Largest size of the user metadata in bytes, because every reader fetches it."""
 
 
 def merged_metadata(before: Mapping[str, str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """The users' metadata of an index, with what this build is given."""
+    """The user metadata of the older index, with the changes of this build."""
     merged = {key: value for key, value in {**before, **given}.items() if value is not None}
     size = len(msgspec.json.encode(merged))
     if size > _MOST_METADATA:
         raise OptionError(
-            f"the manifest metadata takes {size:,} bytes, and {_MOST_METADATA:,} at most are kept, because every "
-            "reader fetches them; give less, or store it elsewhere and give its place"
+            f"the manifest metadata has {size:,} bytes, but at most {_MOST_METADATA:,} are allowed, because every "
+            "reader fetches them; shorten it, or store it elsewhere and give its location"
         )
     return merged
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where the parts of a build go; it travels to whoever writes them."""
+    """Where the parts of a build are written; it is sent to the tasks that write them."""
 
     directory: str
     version: int
@@ -107,7 +118,7 @@ class Placement:
 
 @dataclass(slots=True)
 class Build:
-    """One build under way."""
+    """The state of one build."""
 
     snapshot: Snapshot
     layout: IndexLayout
@@ -116,7 +127,7 @@ class Build:
     options: BuildOptions = field(default_factory=BuildOptions)
     progress: Progress = lambda message: None
     reason: str = ""
-    """Why this engine builds it, where there was a choice."""
+    """Why this engine builds the index; empty if there was no choice."""
     user_metadata: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -136,7 +147,7 @@ class Build:
         return self.write_in_order(sorted_rows(rows, self.layout))
 
     def write_in_order(self, rows: pa.Table) -> PartEntry:
-        """Write rows as a part that are in the order of the index."""
+        """Write rows that are already in the order of the index as a part."""
         return self.placement.write(self.store, rows, self.layout)
 
     def manifest(self, parts: Sequence[PartEntry]) -> Manifest:

@@ -1,4 +1,4 @@
-"""An index on top of an older one: the tail is replayed, parts that lost a row are written anew, all others stay."""
+"""Extend an older index: replay the tail, rewrite the parts that lost a row, and reuse all others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from delta_sidecar.index.stats.index_rows import conformed, index_rows
 
 
 class TooMuchChanged(Exception):
-    """More than is worth following."""
+    """Too much changed to extend the index; it is rebuilt."""
 
 
 def extended(build: Build, base: FoundManifest) -> list[PartEntry]:
-    """The parts of an older index without what the tail hides, and the tail's own rows."""
+    """The parts of an older index without the rows that the tail hides, and parts of the tail's own rows."""
     tail = tail_after(build.snapshot, base.manifest.version)
     limits = build.options.limits
     if tail.size > limits.tail_bytes:
@@ -54,7 +54,7 @@ def _parts(build: Build, base: FoundManifest, tail: Tail) -> list[PartEntry]:
 
 
 def _unhidden(build: Build, base: FoundManifest, tail: Tail) -> tuple[list[PartEntry], list[PartEntry]]:
-    """Parts that stay as they are, and those written anew because rows of theirs are hidden."""
+    """Parts that are reused, and parts that are rewritten because some of their rows are hidden."""
     keys = sorted(tail.keys)
     kept: list[PartEntry] = []
     sink = PartSink(build)

@@ -1,7 +1,7 @@
-"""The whole index of a table, built in one process: in memory where the rows fit, else by sorted runs in a file.
+"""Build the whole index of a table in one process: in memory if the rows fit, else with sorted runs in a file.
 
-Threads share the work: one reads the log, the others type rows, sort runs and write parts. Arrow does nearly all of it
-without Python's lock.
+Threads share the work: one reads the log, the others convert rows, sort runs and write parts. Arrow does nearly all of
+it without Python's lock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def build_whole(build: Build, notes: list[str]) -> list[PartEntry]:
 
 
 def take_older_base(build: Build, error: CorruptLogError, notes: list[str]) -> None:
-    """Go on without a broken checkpoint; the error itself where there is none."""
+    """Continue on the next base instead of a damaged checkpoint; raise the error if there is no base."""
     if build.snapshot.segment.base is None:
         raise error
     notes.append(f"{build.snapshot.segment.base} was not used: {error}")
@@ -60,7 +60,7 @@ def _parts(build: Build) -> list[PartEntry]:
         pool = stack.enter_context(_threads(limits.threads))
         batches = live_rows(build.snapshot, SOURCE_COLUMNS.names, limits.batch_rows)
         typed = map_ahead(pool, partial(index_rows, layout=build.layout), batches, ahead=limits.threads + 1)
-        groups = grouped(_told(build, typed), limits.run_bytes)
+        groups = grouped(_with_progress(build, typed), limits.run_bytes)
         first, second = next(groups, []), next(groups, None)
         if second is None:
             return write_sorted(build, first)
@@ -72,7 +72,7 @@ def _parts(build: Build) -> list[PartEntry]:
 
 
 class _Threads(ThreadPoolExecutor):
-    """Threads that begin nothing more once the block is left by an error."""
+    """Threads that start nothing more once an error has left the block."""
 
     def __exit__(self, *exception: object) -> None:
         self.shutdown(wait=True, cancel_futures=True)
@@ -83,7 +83,7 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 
 def map_ahead(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], ahead: int) -> Iterator[R]:
-    """The results of a function in the order of its items, of which `ahead` are at work or done beyond the present."""
+    """The results of a function in the order of its items; up to `ahead` items are worked on in advance."""
     pending: deque[Future[R]] = deque()
     for item in items:
         pending.append(pool.submit(function, item))
@@ -94,7 +94,7 @@ def map_ahead(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Itera
 
 
 def grouped(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Table]]:
-    """Tables together until they have so many bytes."""
+    """The tables in groups; a group ends when it has `most_bytes` or more."""
     group: list[pa.Table] = []
     held = 0
     for table in tables:
@@ -107,8 +107,8 @@ def grouped(tables: Iterable[pa.Table], most_bytes: int) -> Iterator[list[pa.Tab
         yield group
 
 
-def _told(build: Build, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same tables; how far it got is told on the way."""
+def _with_progress(build: Build, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same tables; reports the number of files read so far."""
     count = 0
     for table in tables:
         count += table.num_rows
@@ -180,5 +180,5 @@ def _single(build: Build, rows: pa.Table) -> PartEntry:
                 metadata={MANIFEST_KEY: described},
             )
         except ObjectExistsError:
-            _log.info("%s is taken by an earlier build", name)
-    raise AssertionError("a unique name was taken")
+            _log.info("%s already exists, from an earlier build", name)
+    raise AssertionError("a unique name already exists")

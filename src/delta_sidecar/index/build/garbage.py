@@ -1,9 +1,9 @@
-"""What of an index may be deleted: old manifests, the parts only they named, and what dead builds left behind.
+"""Delete old index files: old manifests, the parts that only they name, and files of builds that died.
 
-Kept: the newest usable manifest, the newest `retain`, whatever is younger than `retention`, and all that these name;
-anything younger than `grace`, since a builder may be about to name it; everything while a build is at work, since it
-may build on any of it. A manifest goes first, and its parts `grace` later, since a reader may still hold it: `_garbage`
-remembers since when. Files that are not ours are never touched.
+Kept are the newest usable manifest, the newest `retain` manifests, every manifest younger than `retention`, and all
+parts that these name; every file younger than `grace`, because a build may be about to name it; everything while a
+build is running, because it may read any of it. A manifest is deleted first, and its parts `grace` later, because a
+reader may still use them: `_garbage` records the time. Files that are not ours are never touched.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from delta_sidecar.index.format.index_names import (
     single_version,
 )
 from delta_sidecar.index.format.manifest import Manifest
-from delta_sidecar.index.read.manifests import check_bound, find_base, listed, read_manifest
+from delta_sidecar.index.read.manifests import check_bound, find_manifest, listed, read_manifest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import ObjectMeta, Store
 
@@ -42,7 +42,7 @@ MEMORY: Final = "_garbage"
 """Which parts lost their last manifest, and when."""
 
 _DRAFT = re.compile(r"\.[0-9a-f]{32}\.tmp")
-"""What a local store leaves when it dies while it writes."""
+"""The names of files that a local store leaves if it dies while it writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class GarbageReport:
     """Paths below the table."""
     bytes: int
     notes: tuple[str, ...] = ()
-    """Why more was not."""
+    """Why other files were not deleted."""
     dry_run: bool = False
 
     @property
@@ -76,7 +76,7 @@ def collect_garbage(
 ) -> GarbageReport:
     """Delete what no reader and no builder can need any more."""
     snapshot = load_snapshot(store)
-    usable, _ = find_base(snapshot)
+    usable, _ = find_manifest(snapshot)
     newest = None if usable is None else (usable.directory, usable.manifest.version)
     ages = _Ages(_now(), _ms(retention), _ms(grace), _ms(lease_limit))
     collectors = [_Collector(snapshot, directory, ages, newest) for directory in DIRECTORIES]
@@ -95,17 +95,17 @@ def collect_if_due(
     grace: timedelta = GRACE,
     lease_limit: timedelta = LEASE_LIMIT,
 ) -> GarbageReport | None:
-    """Collect garbage after a build, where there is some; None if there is none, or it could not be collected.
+    """Delete garbage after a build, if there is any; None if there is none, or if the deletion failed.
 
-    A LIST of the index tells, so that most builds pay for nothing else. A manifest counts only when it is `grace`
-    beyond its time: whoever builds every minute collects once a day. What goes wrong is logged: the index is built.
+    One LIST of the index decides, so most builds pay for nothing else. A manifest counts only when it is `grace` older
+    than `retention`, so frequent builds delete garbage once a day. A failure is only logged: the index is built.
     """
     try:
         if not _is_due(store, directory, _Ages(_now(), _ms(retention) + _ms(grace), _ms(grace), _ms(lease_limit))):
             return None
         return collect_garbage(store, RETAIN, retention, grace, lease_limit=lease_limit)
     except Exception as error:
-        _log.warning("what old indexes of %s left was not collected: %s", store.root_uri, error)
+        _log.warning("could not delete the old index files of %s: %s", store.root_uri, error)
         return None
 
 
@@ -220,19 +220,23 @@ class _Collector:
                 yield meta
 
     def _at_work(self) -> bool:
-        """Whether a build may be reading or about to name what is here; looked up anew, just before deleting."""
+        """Whether a build may be reading these files or about to name them, or has just named them. Checked just before
+        deleting: of a build that ended since the first listing, the manifest is new and the lease is gone."""
         for meta in listed(self.store, self.directory):
             name = meta.path.rpartition("/")[2]
             if build_of_lease(name) is not None and not self.ages.older(meta, self.ages.lease):
-                self.notes.append(f"a build is at work ({meta.path}): its manifests and parts stay until it is done")
+                self.notes.append(f"a build is running ({meta.path}): manifests and parts are kept until it ends")
+                return True
+            if manifest_version(name) is not None and meta != self.objects.get(name):
+                self.notes.append(f"a build has just ended ({meta.path}): manifests and parts are kept this time")
                 return True
         return False
 
     def _orphans(self, kept: set[int], going: set[int], memory: _Memory) -> Iterator[ObjectMeta]:
-        """Parts that no manifest names. Those of manifests that go now stay for those who read them."""
+        """Parts that no manifest names. Parts of manifests that are deleted now are kept for current readers."""
         named = self._named(kept)
         if named is None:
-            self.notes.append(f"no part of {self.directory} was deleted: a manifest that is kept cannot be read")
+            self.notes.append(f"no part of {self.directory} was deleted: a manifest that must be kept cannot be read")
             return
         named |= self._named(going, lenient=True) or set()
         for name, meta in self.objects.items():
@@ -258,7 +262,7 @@ class _Collector:
         return version is not None and reached < version <= self.snapshot.version
 
     def _remember(self, kept: set[int], memory: _Memory, dry_run: bool) -> None:
-        """Write down which parts lose their last manifest, before it goes."""
+        """Record which parts lose their last manifest, before it is deleted."""
         named = self._named(kept, lenient=True) or set()
         losing = (self._named(set(self.manifests) - kept, lenient=True) or set()) - named
         young = {name: at for name, at in memory.parts.items() if self.ages.now - at < self.ages.grace}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from delta_sidecar.arrays import Flags
 from delta_sidecar.errors import LogGapError
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS
-from delta_sidecar.log.commits import rows_of
+from delta_sidecar.log.commits import rows_of_adds
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import BaseFilter, Replay
@@ -28,7 +28,7 @@ class Tail:
     commits: tuple[CommitRange, ...]
     base_filter: BaseFilter | None = field(default=None, init=False)
     keys: list[bytes] = field(default_factory=list)
-    """Every key the commits speak of, where they are noted."""
+    """All keys of the commits, if they are collected."""
     notes_keys: bool = True
 
     @property
@@ -42,8 +42,8 @@ class Tail:
         keys = self.keys if self.notes_keys else None
         walk = TailWalk(self.snapshot.commits, maker, replay, names, is_last_reader=True, keys=keys)
         for adds in walk.one_by_one(self.commits):
-            yield rows_of([adds], names)
-        self.base_filter = replay.seal()
+            yield rows_of_adds([adds], names)
+        self.base_filter = replay.base_filter()
 
 
 def tail_of(snapshot: Snapshot) -> Tail:
@@ -57,15 +57,15 @@ def tail_after(snapshot: Snapshot, version: int) -> Tail:
     versions = range(version + 1, snapshot.version + 1)
     missing = next((v for v in versions if v not in listing.commits), None)
     if missing is not None:
-        raise LogGapError(f"commit {missing} is gone, so nothing can be built on version {version}")
+        raise LogGapError(f"commit {missing} is missing, so the index of version {version} cannot be extended")
     return Tail(snapshot, tuple(CommitRange(v, v, listing.commits[v]) for v in versions))
 
 
 def count_files(snapshot: Snapshot, limit: int) -> int:
-    """How many files a builder has to read: those of the checkpoint, by its footers, and the live ones of the tail.
+    """The number of files that a build reads: those of the checkpoint, by its footers, and the live ones of the tail.
 
-    The tail is replayed only where it decides whether there are more than `limit`; elsewhere the number is one that
-    they do not exceed, or that of the checkpoint alone.
+    The tail is replayed only if it decides whether there are more than `limit` files. Otherwise the result is an upper
+    bound, or the number of the checkpoint alone.
     """
     base = base_files(snapshot)
     tail = Tail(snapshot, snapshot.segment.commits, notes_keys=False)
@@ -76,7 +76,7 @@ def count_files(snapshot: Snapshot, limit: int) -> int:
 
 
 def base_files(snapshot: Snapshot) -> int:
-    """How many files the checkpoint has, hidden ones too."""
+    """The number of files in the checkpoint, including hidden ones."""
     opened = snapshot.open_base()
     if opened is None:
         return 0
@@ -87,7 +87,7 @@ def base_files(snapshot: Snapshot) -> int:
 
 
 SHORTEST_ADD: Final = 50
-"""No `add` has fewer bytes: path, size and time must be there."""
+"""The fewest bytes of an `add`: it must have path, size and time."""
 
 
 def hidden_by(tail: Tail, rows: pa.RecordBatch) -> Flags | None:

@@ -19,15 +19,15 @@ from delta_sidecar.index.format.index_columns import (
     STATS_JSON,
     TIGHT_BOUNDS,
     column,
+    one_array,
     path_of,
-    whole,
 )
 from delta_sidecar.index.format.index_layout import IndexLayout, Path
 from delta_sidecar.index.format.part_entries import FileEntry, KeyValue, PartEntry, cut_path
 from delta_sidecar.index.format.part_format import (
     ALWAYS,
-    MAPS,
     PART_KEY,
+    PARTITION_VALUES,
     RENAMED,
     file_entry,
     nested,
@@ -91,8 +91,8 @@ def write_part(
 
 
 def _file_columns(rows: pa.Table, layout: IndexLayout) -> dict[str, pa.Array]:
-    """The columns of the files, without those that are null throughout."""
-    flat = {name: whole(rows.column(name)) for name in rows.column_names}
+    """The columns of the files, without those that are null in every row."""
+    flat = {name: one_array(rows.column(name)) for name in rows.column_names}
     trees: dict[str, dict[Path, pa.Array]] = {}
     columns: dict[str, pa.Array] = {}
     for name, array in flat.items():
@@ -106,8 +106,8 @@ def _file_columns(rows: pa.Table, layout: IndexLayout) -> dict[str, pa.Array]:
         else:
             columns[RENAMED.get(name, name)] = array
     typed = {path[0]: array for path, array in trees.get(PARTITION, {}).items()}
-    if is_told_by(columns[MAPS], typed):
-        del columns[MAPS]
+    if is_told_by(columns[PARTITION_VALUES], typed):
+        del columns[PARTITION_VALUES]
     return columns | {kind: nested(tree) for kind, tree in trees.items()}
 
 
@@ -129,7 +129,7 @@ def _encoded(
 
 
 def _is_optional(array: pa.Array) -> bool:
-    """Whether a column is written as one that may have nulls; without, it is decoded faster."""
+    """Whether a column is written as nullable; one that is not is decoded faster."""
     return bool(array.null_count > 0 or pa.types.is_nested(array.type))
 
 
@@ -181,7 +181,7 @@ def _is_packed(kind: pa.DataType) -> bool:
 
 
 def _described(part: str, rows: pa.Table, layout: IndexLayout) -> PartEntry:
-    records = whole(rows.column(NUM_RECORDS)) if NUM_RECORDS in rows.column_names else pa.nulls(rows.num_rows)
+    records = one_array(rows.column(NUM_RECORDS)) if NUM_RECORDS in rows.column_names else pa.nulls(rows.num_rows)
     key = sort_key(rows, layout.sort)
     times = [_time(rows, layout, kind) for kind in ("min", "max")]
     unknown = sum(~_valid(t) for t in times) if layout.time is not None else np.zeros(rows.num_rows)
@@ -196,7 +196,7 @@ def _described(part: str, rows: pa.Table, layout: IndexLayout) -> PartEntry:
         key_unknown=key.null_count,
         time=(_least(times[0]), _greatest(times[1])),
         time_unknown=int(np.count_nonzero(unknown)),
-        path=_path_ends(whole(rows.column("path"))),
+        path=_path_ends(one_array(rows.column("path"))),
         vectors=rows.num_rows - vectors.null_count,
         off_bucket=int(np.count_nonzero(off_bucket(rows, layout))),
     )
@@ -208,7 +208,7 @@ def _valid(array: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 def _time(rows: pa.Table, layout: IndexLayout, kind: str) -> pa.Array:
     name = column(kind, layout.time.path) if layout.time is not None else ""
-    return whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
+    return one_array(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
 
 
 def _path_ends(paths: pa.StringArray) -> tuple[str, str] | None:

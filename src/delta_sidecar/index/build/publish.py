@@ -1,7 +1,7 @@
-"""Making an index visible: the manifest last, by put-if-absent; then the hint.
+"""Publish an index: the manifest after all parts, by put-if-absent; then the hint.
 
-A manifest that is there already stays if it is whole and of this table (another builder was faster); otherwise it is
-replaced by compare-and-swap: the index of a table that was dropped and made again, or one that lost a part.
+An existing manifest is kept if it is complete and belongs to this table (another build was faster). Otherwise it is
+replaced by compare-and-swap: it belongs to a table that was dropped and created again, or it lost a part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """That a builder is at work."""
+    """The lease of a running build."""
 
     build: str
     began: int
@@ -35,7 +35,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 @contextmanager
 def leased(store: Store, directory: str, build: str) -> Iterator[None]:
-    """Keep garbage collection away from a build while it runs. A builder that dies leaves its lease to age."""
+    """Protect a running build from garbage collection. The lease of a builder that died expires."""
     path = f"{directory}/{lease_name(build)}"
     store.put_if_absent(path, msgspec.json.encode(Lease(build, int(time.time() * 1000))))
     try:
@@ -44,11 +44,11 @@ def leased(store: Store, directory: str, build: str) -> Iterator[None]:
         try:
             store.delete(path)
         except StorageError as error:
-            _log.warning("the lease %s was left behind: %s", path, error)
+            _log.warning("could not delete the lease %s: %s", path, error)
 
 
 def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: bool = False) -> Manifest:
-    """Publish a manifest and give the one that counts: another builder's, if it came first and is as good.
+    """Publish a manifest. Returns the one that counts: another builder's, if it came first and is as good.
 
     With `replace` the one that is there is replaced even so.
     """
@@ -97,7 +97,7 @@ def give_hint(store: Store, directory: str, version: int, head: int) -> None:
 
 
 def _is_there(store: Store, directory: str, version: int, head: int) -> bool:
-    """Whether an index of a version is there, and the version itself."""
+    """Whether an index of a version exists, and the version itself."""
     is_version = version <= head or _exists(store, f"{DELTA.directory}/{commit_name(version)}")
     return is_version and _exists(store, f"{directory}/{manifest_name(version)}")
 

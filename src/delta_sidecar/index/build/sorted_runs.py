@@ -1,9 +1,9 @@
-"""Sorted runs: more rows than memory holds, brought into the order of the index.
+"""Sorted runs: sort more rows than fit in memory into the order of the index.
 
     rows ──► runs, each sorted in memory ──► blocks in a temporary file ──► blocks by their first rows ──► sorted rows
 
-A row may go out as soon as it comes before the first row of every block that is still to be read. So the merge holds a
-block of each run at most, and rows are compared by the one order of the index (`index_rows`), many at a time.
+A row can be written once it sorts before the first row of every block that is not read yet. So the merge holds at most
+one block of each run, and compares many rows at a time by the one order of the index (`index_rows`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Neighbouring rows of a run: where they lie in the file, and the first of them."""
+    """Neighbouring rows of a run: their position in the file, and the first of them."""
 
     start: int
     length: int
@@ -56,14 +56,14 @@ class SpillFile:
             self._file.close()
 
     def append(self, data: pa.Buffer) -> tuple[int, int]:
-        """Write bytes at the end; gives where they begin, and how many they are."""
+        """Append bytes. Returns their position and length."""
         with self._lock:
             try:
                 return self._append(memoryview(data)), len(data)
             except OSError as error:
                 raise StorageError(
-                    f"{self._directory} does not take the sorted runs of the build, of which {self._end >> 20} MB are "
-                    f"written ({error.strerror or error}); set TMPDIR to a directory with room, or use --engine spark"
+                    f"cannot write the sorted runs of the build to {self._directory}, after {self._end >> 20} MB "
+                    f"({error.strerror or error}); set TMPDIR to a directory with more space, or use --engine spark"
                 ) from None
 
     def _append(self, data: memoryview) -> int:
@@ -76,13 +76,13 @@ class SpillFile:
         return start
 
     def read(self, start: int, length: int) -> bytes:
-        """Bytes that were written."""
+        """Bytes written so far."""
         assert self._file is not None
         with self._lock:
             self._file.seek(start)
             data = self._file.read(length)
         if len(data) != length:
-            raise StorageError(f"the temporary file in {self._directory} was cut short; build again")
+            raise StorageError(f"the temporary file in {self._directory} was truncated; build again")
         return data
 
 

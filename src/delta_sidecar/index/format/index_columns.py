@@ -1,4 +1,4 @@
-"""Flat columns of index rows: named by kind and physical path, because rows of different shape come together."""
+"""Flat columns of index rows, named by kind and physical path, because rows of different schemas are combined."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stats_table(columns: dict[str, pa.Array], count: int) -> pa.Table:
     return pa.table(kept)
 
 
-def whole(chunked: pa.ChunkedArray) -> pa.Array:
+def one_array(chunked: pa.ChunkedArray) -> pa.Array:
     """A column as one array."""
     if chunked.num_chunks == 1:
         return chunked.chunk(0)

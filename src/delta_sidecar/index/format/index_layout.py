@@ -1,6 +1,6 @@
 """Which columns the index of a table has: the leaves with stats, the typed partition, the time column, the sort key.
 
-Everything is keyed by physical names, as in the log. A column of an unknown type has no bounds and is no key.
+Everything is keyed by physical names, as in the log. A column of an unknown type has no bounds and cannot be a key.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class IndexLayout:
     partition: tuple[StructField, ...]
     """Partition columns that have typed values."""
     time: Leaf | None
-    """The column whose bounds stand in the core."""
+    """The column whose bounds are in the core."""
     sort: SortKey
     granularity: Granularity | None = None
-    """Of the time bucket, where the sort key is one of ours."""
+    """Of the time bucket, if the sort key is one of ours."""
     buckets: tuple[TimeBucket, ...] = ()
-    """Partition columns generated from a time column: files are held against them."""
+    """Partition columns generated from a time column. The builder checks each file against them."""
 
     @classmethod
     def of(
@@ -162,5 +162,5 @@ def _chosen_key(schema: StructType, leaves: Sequence[Leaf], partition: Sequence[
         return SortKey("partition", (field.physical_name,), field.type)
     leaf = _leaf_of(schema, leaves, chosen)
     if leaf is None or leaf.bound is None or pa.types.is_boolean(leaf.bound):
-        raise InputError(f"column {chosen!r} has no order to sort an index by; choose another --sort-column")
+        raise InputError(f"an index cannot be sorted by column {chosen!r}; choose another --sort-column")
     return SortKey("min", leaf.path, leaf.type)

@@ -1,7 +1,7 @@
-"""Where an index lives and what its files are called.
+"""The directory of an index and the names of its files.
 
-`_delta_log/_sidecars/`, or `_delta_log/_sidecar_index/` on tables with the v2Checkpoint feature, whose own cleanup
-empties the first. Versions are never zero-padded and no name contains `.checkpoint.`: others' cleaners look for those.
+`_delta_log/_sidecars/`, or `_delta_log/_sidecar_index/` on tables with the v2Checkpoint feature, where Delta's cleanup
+empties the first. Versions are never zero-padded and no name contains `.checkpoint.`, because cleaners delete those.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DIRECTORIES: Final = (SIDECARS, SIDECAR_INDEX)
 HINT: Final = "_last_index"
 
 _MANIFEST = re.compile(r"v(\d{1,19})\.manifest\.json")
-_PART = re.compile(r"v\d{1,19}(?:-([0-9a-f]{32})(?:-\d+)?)?(?:\.core|\.stats)?\.parquet")
+_PART = re.compile(r"v\d{1,19}(?:-[0-9a-f]{32}(?:-\d+)?)?(?:\.core|\.stats)?\.parquet")
 _SINGLE = re.compile(r"v(\d{1,19})\.parquet")
 _LEASE = re.compile(r"([0-9a-f]{32})\.lease\.json")
 
@@ -61,12 +61,6 @@ def single_version(name: str) -> int | None:
 
 def is_part(name: str) -> bool:
     return _PART.fullmatch(name) is not None
-
-
-def build_of_part(name: str) -> str | None:
-    """The id of the build that wrote a part."""
-    match = _PART.fullmatch(name)
-    return match[1] if match else None
 
 
 def lease_name(build: str) -> str:

@@ -1,6 +1,6 @@
 """The manifest: what an index covers, which parts it has, and to which commit file it is bound.
 
-Written as `{"crc32": "…", "manifest": {…}}`, the checksum over the bytes of the inner object: a flipped bit is seen.
+Written as `{"crc32": "…", "manifest": {…}}`, with a checksum over the bytes of the inner object to detect damage.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CommitIdentity(msgspec.Struct, frozen=True, omit_defaults=True):
     """Milliseconds since 1970."""
     etag: str | None = None
     crc32: int | None = None
-    """Of its bytes: a copy of the log has other times and etags, and one that was written anew other bytes."""
+    """Checksum of its bytes: a copy of the log has other times and etags, but a rewritten log has other bytes."""
 
     @classmethod
     def of(cls, meta: ObjectMeta, crc32: int | None = None) -> CommitIdentity:
@@ -75,9 +75,9 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, di
     built_at: int = 0
     """Milliseconds since 1970."""
     user_metadata: dict[str, str] = {}
-    """What users gave to the build, for themselves."""
+    """Metadata that users gave to the build."""
     parts_last: bool = False
-    """Nothing follows the parts: who needs none of them can cut the text off there."""
+    """Whether nothing follows the parts, so that a reader that needs none can cut the text off there."""
     parts_json: msgspec.Raw = msgspec.field(name="parts")
     """See `parts`."""
 
@@ -113,7 +113,7 @@ _BEGIN: Final = b'{"crc32":"'
 _MIDDLE: Final = b'","manifest":'
 _PARTS: Final = b',"parts_last":true,"parts":'
 _HEAD: Final = 1 << 15
-"""Bytes in which the parts are looked for first."""
+"""The parts are searched for in this many bytes first."""
 
 
 # Made here: the first use of a type costs a millisecond.
@@ -138,7 +138,7 @@ def decode(data: Buffer, where: str) -> Manifest:
     try:
         digest, inner = _opened(data)
         if _digest(inner) != digest:
-            raise CorruptIndexError(f"{where} is damaged: its checksum does not agree; build the index again")
+            raise CorruptIndexError(f"{where} is damaged: its checksum does not match; build the index again")
         try:
             manifest = _decoded(inner)
         except msgspec.ValidationError:
@@ -174,7 +174,7 @@ def _decoded(inner: Buffer) -> Manifest:
 
 def _check_format(number: int, where: str) -> None:
     if number != FORMAT:
-        raise CorruptIndexError(f"{where} has format {number}, and this version reads {FORMAT}; update delta-sidecar")
+        raise CorruptIndexError(f"{where} has format {number}, but this version reads {FORMAT}; update delta-sidecar")
 
 
 def _digest(data: Buffer) -> str:
@@ -200,7 +200,7 @@ def totals(parts: Iterable[PartEntry]) -> tuple[int, int, int | None]:
 
 
 def layout_of(manifest: Manifest) -> IndexLayout:
-    """The columns of an index, as its manifest has them; `CorruptIndexError` where the schema does not bear it out."""
+    """The columns of an index. `CorruptIndexError` if the schema lacks the sort or time column."""
     text = manifest.metadata.schemaString
     mode = mapping_mode(manifest.protocol, manifest.metadata)
     schema = parse_schema(text, mode) if text else StructType()

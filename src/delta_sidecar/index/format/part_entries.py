@@ -1,7 +1,7 @@
-"""What a manifest says of its parts: a list of entries that is written and read by columns.
+"""The parts in a manifest: a list of entries that is stored by columns.
 
-An index of a billion files has some ten thousand parts. By columns their entries take half the bytes they take one by
-one, a reader finds the parts it needs by looking at two or three columns, and makes an object only of those.
+An index of a billion files has some ten thousand parts. Stored by columns, their entries take half the bytes. A reader
+finds the parts it needs in two or three columns, and makes objects only of those.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
         columns: list[Sequence[object]] = [getattr(self, name) for name in _PLAIN] + files
         builds = all(0 <= build < len(self.builds) for build in self.build)
         if len({len(column) for column in columns}) > 1 or not builds:
-            raise CorruptIndexError(f"{where} lists parts by columns that do not fit each other; build the index again")
+            raise CorruptIndexError(f"{where} lists parts in columns of different lengths; build the index again")
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,7 +1,7 @@
 """A part of an index: two Parquet files with the same rows in the same order, written whole and checksummed.
 
-The core has all that a listing needs and the time column's bounds; the stats have all other bounds. Parts of small
-tables are one file with both. Columns that are null in every row are left out, but for those a listing always has.
+The core has everything that a listing needs and the time column's bounds; the stats have all other bounds. Parts of
+small tables are one file with both. Columns that are null in every row are left out, except those of every listing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PART_KEY: Final = b"delta_sidecar.part"
 ALWAYS: Final = ("path", "size", "modification_time", "partition_values")
 
 
-MAPS: Final = "partition_values"
+PARTITION_VALUES: Final = "partition_values"
 
 
 RENAMED: Final = {"deletion_vector": "dv"}
@@ -46,7 +46,7 @@ def read_checked(store: Store, path: str, entry: FileEntry) -> Buffer:
         raise CorruptIndexError(f"{path} has {len(data)} bytes instead of {entry.size}; build the index again")
     if zlib.crc32(data) != entry.crc32:
         raise CorruptIndexError(
-            f"{path} is damaged: its checksum does not agree; build the index again with `sidecar build --full`"
+            f"{path} is damaged: its checksum does not match; build the index again with `sidecar build --full`"
         )
     return data
 

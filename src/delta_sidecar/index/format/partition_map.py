@@ -1,7 +1,7 @@
-"""`partition_values` out of typed partition columns, where these tell all of it.
+"""Restore `partition_values` from the typed partition columns, if these hold all of it.
 
-A table's rows nearly always have the same keys and plain values. Then the map column says nothing that the typed
-columns do not, and is left out of a part: it would cost a third of the time of a listing.
+A table's rows nearly always have the same keys and plain values. Then the map column adds nothing to the typed columns,
+and is left out of a part: it would cost a third of the time of a listing.
 """
 
 from __future__ import annotations

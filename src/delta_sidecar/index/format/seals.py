@@ -1,7 +1,7 @@
-"""Checksums inside a Parquet file, in bytes before its footer that the footer does not name: Parquet passes over them.
+"""Checksums inside a Parquet file, in bytes before its footer that the footer does not name, so readers skip them.
 
-A part that must speak for itself is *sealed* as a whole. A file of which only some columns may be read carries the
-checksum of each column chunk: those of its pages leave their headers out.
+A part that must be usable without its manifest is *sealed* as a whole. A file of which only some columns may be read
+has a checksum for each column chunk: Parquet's page checksums leave out the page headers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from delta_sidecar.log.log_parquet import chunk_range
+from delta_sidecar.storage.parquet_ranges import chunk_range
 from delta_sidecar.storage.store import Buffer, ByteRange
 
 SEAL: Final = b"DSC1"

@@ -1,4 +1,4 @@
-"""Key values of a manifest: as arrays that compare, and the order of parts by them."""
+"""Key values of a manifest as comparable arrays, and the order of parts by key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def key_type(sort: SortKey) -> DataType:
 
 
 def same_values(one: DataType | None, other: DataType | None) -> bool:
-    """Whether keys of both types are written alike, so that parts of both can be told apart in one manifest."""
+    """Whether keys of both types have the same form, so parts of both can be sorted in one manifest."""
     return one == other or (one is not None and other is not None and _spelling(one) == _spelling(other))
 
 
@@ -79,7 +79,7 @@ class PartOrder:
             lows, highs = (key_array(values, kind).to_pylist() for values in (parts.key_min, parts.key_max))
         except UNFIT as error:
             raise CorruptIndexError(
-                f"a manifest has keys that are no {kind} ({error}); build the index again"
+                f"a manifest has keys that are not of type {kind} ({error}); build the index again"
             ) from None
         return cls(lows, highs, parts.key_unknown, parts.time_max)
 

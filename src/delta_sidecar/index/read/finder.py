@@ -1,9 +1,9 @@
-"""An index as the base of a version, found in the very trips that find the log.
+"""Find an index as the base of a version, in the same round trips that find the log.
 
-Trip 1: the hints `_last_index`, beside the log's own. Trip 2: the manifests they name, and that of the hinted
-checkpoint, beside the listing. The listing decides: an index counts only if its commit file is there as the builder
-saw it, or the table's id at that version is the manifest's. Where no hint leads to a base, the whole log is listed, and
-the names of manifests that come with it lead to the index.
+Trip 1 fetches the hints `_last_index` together with the log's own. Trip 2 fetches the manifests that they name, and
+that of the hinted checkpoint, together with the listing. The listing decides: an index is used only if its commit file
+is as the build saw it, or if the table's id at that version is the manifest's. If no hint leads to a base, the whole
+log is listed, and the manifests among the listed names lead to the index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from delta_sidecar.errors import CorruptIndexError, ObjectNotFoundError, Storage
 from delta_sidecar.index.format.index_names import DIRECTORIES, HINT, manifest_name, manifest_version, single_id
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import Discovery, LogSearch
-from delta_sidecar.log.segment import Listing
+from delta_sidecar.log.segment import LogListing
 from delta_sidecar.storage.requests import begin_gets
 from delta_sidecar.storage.store import Buffer, Store
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 _TRIES = 2
-"""Manifests that are tried where only their names tell of them."""
+"""Manifests that are tried if no hint names them, only the listing."""
 
 
 FARTHEST_BEHIND = 1_000
@@ -71,16 +71,15 @@ class IndexFinder:
         self._has_index = False
         self._newer: set[int] = set()
         self.passed_over: list[str] = []
-        """Why an index that is there was not used."""
+        """Why an existing index was not used."""
 
     def ask_for_hints(self) -> None:
-        """Begin what needs nothing but the table's place."""
+        """Start fetching both index hints."""
         answers = begin_gets(self._store, [f"{directory}/{HINT}" for directory in DIRECTORIES])
         self._hints = dict(zip(DIRECTORIES, answers, strict=True))
 
     def ask_for_manifests(self, checkpoint: int | None) -> int | None:
-        """Begin what needs the hints: the index's own, and that of the checkpoint. The newest version at which an index
-        may be; None if no hint names one."""
+        """Start fetching the manifests that the hints name. Returns the newest hinted version, or None."""
         hinted: list[int] = []
         places: list[tuple[str, int, bool]] = []
         for directory, answer in self._hints.items():
@@ -111,8 +110,8 @@ class IndexFinder:
             self._note_unused(version, search.are_all_names)
         return base
 
-    def _by_name(self, names: Sequence[str], listing: Listing, version: int) -> IndexBase | None:
-        """The newest of the manifests that the listing named."""
+    def _by_name(self, names: Sequence[str], listing: LogListing, version: int) -> IndexBase | None:
+        """The index of the newest manifest among the listed names."""
         tried = {(c.version, c.directory) for c in self._candidates}
         manifests = [(manifest_version(path.rpartition("/")[2]), path.rpartition("/")[0]) for path in names]
         known = {(v, directory) for v, directory in manifests if v is not None and directory in DIRECTORIES}
@@ -127,14 +126,15 @@ class IndexFinder:
         return None
 
     def _note_unused(self, version: int, are_all_names: bool) -> None:
-        """Say why an index that is there is not used."""
+        """Note why an existing index is not used."""
         self._newer |= {c.version for c in self._candidates if c.version > version and c.is_hinted}
         if self._newer:
-            self.passed_over.append(f"the index of version {max(self._newer)} is newer than version {version}")
+            reason = f"the index of version {max(self._newer)} is newer than version {version}"
+            self._pass_over(reason, logging.INFO)
         if not are_all_names:
-            self._pass_over("no hint names an index, and there are too many files beside it to look for one")
+            self._pass_over("no hint names an index, and its directory has too many files to search for one")
 
-    def _of_checkpoint(self, listing: Listing, version: int) -> IndexBase | None:
+    def _of_checkpoint(self, listing: LogListing, version: int) -> IndexBase | None:
         """For an older version: the index beside the newest checkpoint at or below it, which no hint names."""
         newest = next(iter(listing.bases(version)), None)
         if newest is None or any(c.version == newest.version for c in self._candidates):
@@ -161,12 +161,12 @@ class IndexFinder:
         return hint
 
     def _ask(self, places: Sequence[tuple[str, int, bool]]) -> None:
-        """Begin to fetch manifests: where each is, of which version, and whether a hint names it."""
+        """Start fetching manifests, given the directory and version of each, and whether a hint names it."""
         answers = begin_gets(self._store, [f"{directory}/{manifest_name(version)}" for directory, version, _ in places])
         for (directory, version, is_hinted), answer in zip(places, answers, strict=True):
             self._candidates.append(_Candidate(version, directory, is_hinted, answer))
 
-    def _tried(self, candidate: _Candidate, listing: Listing, version: int) -> IndexBase | None:
+    def _tried(self, candidate: _Candidate, listing: LogListing, version: int) -> IndexBase | None:
         if candidate.version > version:
             return None
         try:
@@ -176,7 +176,8 @@ class IndexFinder:
         return None
 
     def _manifest_or_single(self, candidate: _Candidate) -> IndexBase | None:
-        """The manifest; where it is broken, or missing although there is an index, the part that speaks for itself."""
+        """The index of a candidate: from its manifest, or from a single-part file if the manifest is broken or
+        missing."""
         directory, version = candidate.directory, candidate.version
         try:
             found = candidate.answer.result()
@@ -195,7 +196,7 @@ class IndexFinder:
         single = read_single(self._store, directory, version)
         return None if single is None else IndexBase(single, directory, "footer")
 
-    def _usable(self, base: IndexBase | None, listing: Listing) -> IndexBase | None:
+    def _usable(self, base: IndexBase | None, listing: LogListing) -> IndexBase | None:
         if base is not None:
             from delta_sidecar.index.read.manifests import check_table
 
@@ -206,14 +207,15 @@ class IndexFinder:
                 raise CorruptIndexError(f"{base}: its schema cannot be read ({error})") from None
         return base
 
-    def _pass_over(self, reason: str) -> None:
+    def _pass_over(self, reason: str, level: int = logging.WARNING) -> None:
+        """Log, once, why an index is not used."""
         if reason not in self.passed_over:
-            _log.warning("%s", reason)
+            _log.log(level, "%s", reason)
             self.passed_over.append(reason)
 
 
 def read_single(store: Store, directory: str, version: int) -> Manifest | None:
-    """What `v{C}.parquet` says of itself, as a manifest with that one part; None if there is no such file."""
+    """The manifest inside `v{C}.parquet`, with that file as its one part; None if there is no such file."""
     import pyarrow.parquet as pq
 
     from delta_sidecar.index.format.manifest import FORMAT, Manifest, with_parts
@@ -227,15 +229,15 @@ def read_single(store: Store, directory: str, version: int) -> Manifest | None:
     except ObjectNotFoundError:
         return None
     if not is_whole(data):
-        raise CorruptIndexError(f"{path} is damaged: its checksums do not agree; build the index again")
+        raise CorruptIndexError(f"{path} is damaged: its checksums do not match; build the index again")
     try:
         footer = pq.read_metadata(pa.BufferReader(data))
         manifest = msgspec.json.decode((footer.metadata or {})[MANIFEST_KEY], type=Manifest)
     except (pa.ArrowException, OSError, KeyError, ValueError, msgspec.DecodeError) as error:
-        raise CorruptIndexError(f"{path} does not describe itself ({error}); build the index again") from None
+        raise CorruptIndexError(f"{path} has no valid manifest inside ({error}); build the index again") from None
     if (manifest.format, manifest.version, manifest.files) != (FORMAT, version, footer.num_rows):
         raise CorruptIndexError(f"{path} is not the index of version {version}; build the index again")
-    # What its entry would tell of keys, times and buckets is left unknown: its rows are few.
+    # Keys, times and buckets of its entry are left unknown: it has few rows.
     rows = footer.num_rows
     unknown = dict.fromkeys(("key_unknown", "time_unknown", "vectors", "off_bucket"), rows)
     entry = PartEntry(single_id(version), rows, 0, file_entry(data), row_groups=footer.num_row_groups, **unknown)

@@ -1,4 +1,4 @@
-"""An index as a base: what its version says of itself, and a plan of its parts for a request."""
+"""An index as a base: its protocol and metadata, and a plan of its parts for a request."""
 
 from __future__ import annotations
 
@@ -7,18 +7,26 @@ from typing import Literal
 
 from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_scan import PartScan
-from delta_sidecar.listing.base import Base, BasePlan
+from delta_sidecar.listing.base import BasePlan, ListableBase
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.storage.store import Store
 
 
 @dataclass(frozen=True)
-class IndexBase(IndexParts, Base):
+class IndexBase(IndexParts, ListableBase):
     """An index that may be read for this table."""
 
     tier: Literal["index", "footer"] = "index"
-    """Whether its manifest was read, or what the single part of a small table says of itself."""
+    """`footer` if the manifest was read from the footer of a small table's single part."""
+
+    @property
+    def kind(self) -> str:
+        return "index"
+
+    @property
+    def part_count(self) -> int:
+        return len(self.manifest.parts)
 
     @property
     def content(self) -> str:

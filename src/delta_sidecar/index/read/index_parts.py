@@ -1,4 +1,4 @@
-"""The parts of an index by its manifest: where they lie, what columns they have, in which order their keys are."""
+"""The parts of an index, from its manifest: their location, their columns, and the order of their keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.format.sort_keys import PartOrder
 
 _IN_MEMORY = 4
-"""How many times its size in the manifest the list of parts takes in memory, about."""
+"""The list of parts takes about this many times its JSON size in memory."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class IndexParts:
 
     @property
     def nbytes(self) -> int:
-        """About what it holds in memory."""
+        """About the bytes that it takes in memory."""
         return _IN_MEMORY * len(memoryview(self.manifest.parts_json)) + 4 * len(
             self.manifest.metadata.schemaString or ""
         )
@@ -43,7 +43,7 @@ class IndexParts:
 
     @cached_property
     def part_order(self) -> PartOrder:
-        """The parts by their keys; `CorruptIndexError` where these are not of their type."""
+        """The parts by their keys; `CorruptIndexError` if a key is not of its type."""
         return PartOrder.of(self.manifest.parts, self.layout.sort)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Finding an index to build on, or to check: manifests by their names, and whether one is of this very table."""
+"""Manifests: find, read and check them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from delta_sidecar.index.format.manifest import CommitIdentity, Hint, Manifest, 
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.log_names import commit_name
-from delta_sidecar.log.segment import Listing
+from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class FoundManifest:
-    """A manifest and where it lies."""
+    """A manifest, and where it is."""
 
     manifest: Manifest
     directory: str
@@ -65,16 +65,16 @@ def read_manifest(store: Store, directory: str, version: int) -> Manifest:
 
 
 def manifest_of(data: Buffer, directory: str, version: int) -> Manifest:
-    """The manifest that was found under the name of a version; `CorruptIndexError` if it is broken or another's."""
+    """The manifest in the file of a version; `CorruptIndexError` if it is broken or of another version."""
     path = f"{directory}/{manifest_name(version)}"
     manifest = decode(data, path)
     if manifest.version != version:
-        raise CorruptIndexError(f"{path} is of version {manifest.version}; build the index again")
+        raise CorruptIndexError(f"{path} holds the manifest of version {manifest.version}; build the index again")
     return manifest
 
 
 def read_hint(store: Store, directory: str) -> int | None:
-    """The version of the newest manifest as the hint has it; None where there is none, or a broken one."""
+    """The version that the hint names; None if the hint is missing or damaged."""
     try:
         return hinted_version(store.get(f"{directory}/{HINT}"))
     except ObjectNotFoundError:
@@ -82,8 +82,8 @@ def read_hint(store: Store, directory: str) -> int | None:
 
 
 def newest_index(store: Store, protocol: Protocol, head: int) -> int:
-    """The version of the newest index at or below a version, -1 if there is none: as the hint has it, in one request;
-    by the names of manifests where the hint is lost, or of another table at the same place. The index is not opened."""
+    """The version of the newest index at or below a version, -1 if there is none. The hint tells in one request; if it
+    is lost or names a newer version, the names of manifests tell. The index is not opened."""
     hint = read_hint(store, directory_for(protocol))
     if hint is not None and hint <= head:
         return hint
@@ -98,9 +98,9 @@ def hinted_version(data: Buffer) -> int | None:
     return version if 0 <= version < 1 << 63 else None
 
 
-def find_base(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
+def find_manifest(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
     """The newest manifest at or below the snapshot's version that is of this table and has all its parts, and why
-    newer ones were passed over."""
+    newer ones were not used."""
     passed: list[str] = []
     for version, directory, meta in listed_manifests(snapshot.store):
         if version > snapshot.version:
@@ -114,7 +114,7 @@ def find_base(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
 
 
 def usable_manifest(snapshot: Snapshot, directory: str, version: int) -> Manifest:
-    """A manifest that is whole, of this table, and has all its parts; `CorruptIndexError` says what it lacks."""
+    """A manifest of this table that has all its parts; otherwise `CorruptIndexError` with the reason."""
     manifest = read_manifest(snapshot.store, directory, version)
     check_bound(manifest, snapshot)
     check_parts(snapshot.store, directory, manifest)
@@ -122,7 +122,7 @@ def usable_manifest(snapshot: Snapshot, directory: str, version: int) -> Manifes
 
 
 def check_parts(store: Store, directory: str, manifest: Manifest) -> None:
-    """Every file of every part is there with its size, by one listing."""
+    """Check with one LIST that every file of every part exists with its size."""
     sizes = {meta.path.rpartition("/")[2]: meta.size for meta in listed(store, directory)}
     for part in manifest.parts:
         for name, entry in zip(part.names, (part.core, part.stats), strict=False):
@@ -137,13 +137,13 @@ def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
     check_table(manifest, snapshot.store, snapshot.listing, known)
 
 
-def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: str | None = None) -> None:
+def check_table(manifest: Manifest, store: Store, listing: LogListing, known_id: str | None = None) -> None:
     """The manifest was built at this table's very commit file; or at one with the same bytes, or that is gone, and then
     at a version of this table's id. Where `known_id` is not given, the log is asked for it."""
     meta, commit = commit_meta(store, listing, manifest.version), manifest.commit
     if meta is not None and commit is None:
         raise CorruptIndexError(
-            f"{manifest_name(manifest.version)} was built without the commit file of its version, which is there; "
+            f"{manifest_name(manifest.version)} was built when its commit file did not exist, but it does now; "
             "build the index again"
         )
     if meta is not None and commit is not None:
@@ -152,13 +152,13 @@ def check_table(manifest: Manifest, store: Store, listing: Listing, known_id: st
         # Commit files never change: with other bytes this is another history, even if the id is the same.
         if commit.size != meta.size or (commit.crc32 is not None and commit.crc32 != commit_crc32(store, meta)):
             raise CorruptIndexError(
-                f"{manifest_name(manifest.version)} was built at another commit file of that version; "
+                f"{manifest_name(manifest.version)} was built for a different commit file of that version; "
                 "build the index again"
             )
     table_id = known_id or _table_id(store, manifest.version)
     if table_id != manifest.table_id:
         raise CorruptIndexError(
-            f"{manifest_name(manifest.version)} is of another table ({manifest.table_id}, this one is "
+            f"{manifest_name(manifest.version)} belongs to another table ({manifest.table_id}, this one is "
             f"{table_id or 'unknown at that version'}); build the index again"
         )
 
@@ -171,8 +171,8 @@ def commit_crc32(store: Store, meta: ObjectMeta) -> int:
     return checksum
 
 
-def commit_meta(store: Store, listing: Listing, version: int) -> ObjectMeta | None:
-    """The commit file of a version; None where it is gone."""
+def commit_meta(store: Store, listing: LogListing, version: int) -> ObjectMeta | None:
+    """The commit file of a version; None if it is gone."""
     meta = listing.commits.get(version)
     if meta is not None or version >= listing.start:
         return meta

@@ -1,22 +1,24 @@
-"""Opening a table on its index: a version is pinned, and the newest is kept for the next time.
+"""Open a version of a table, with its index, and keep the newest snapshot for the next time.
 
-Of a table that was opened before one LIST tells whether anything changed, and only what changed is fetched.
+If the table was opened before, one LIST shows whether anything changed, and only what changed is fetched.
 
-Kept are versions that stand on a base of another kind than a checkpoint, or on none: a table on a checkpoint is looked
-at anew each time, because such a base may have come. For one on none its hints are asked for beside the LIST. The
-listing begins at the version that is known, and the known commit file must be in it as it was: a table that was dropped
-and made again is another one.
+Snapshots with an index as their base, or without a base, are kept. A table with a checkpoint as its base is searched
+again each time, because it may have an index now; for one without a base, the index hints are fetched together with the
+LIST. The LIST begins at the known version, and its commit file must be unchanged: a table that was dropped and created
+again is another table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
+from delta_sidecar.errors import CorruptIndexError, LogGapError
+from delta_sidecar.index.format.index_names import DIRECTORIES
 from delta_sidecar.index.read.finder import IndexFinder, discover_with_index
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.discovery import Discovery, list_log
-from delta_sidecar.log.segment import CheckpointFiles, Listing
+from delta_sidecar.log.segment import CheckpointFiles, LogListing
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot, snapshot_of
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.store import Store
@@ -24,11 +26,11 @@ from delta_sidecar.storage.store import Store
 _SHARE = 2
 """The part of the cache that the commits of one table without a base may take: one half."""
 _OF_A_COMMIT = 500
-"""Bytes that a listed commit takes, about."""
+"""About the bytes that a listed commit takes in memory."""
 
 
 def open_snapshot(store: Store, version: int | None, limits: CommitLimits) -> Snapshot:
-    """Pin the newest version of a table, or an older one, on its index where that is the best base."""
+    """Pin the newest version of a table, or an older one, on its index if that is the best base."""
     known = _warm_snapshot(store, limits) if version is None else None
     snapshot = known or load_snapshot(store, version, limits, discover_with_index)
     if version is None:
@@ -67,8 +69,27 @@ def _remember(snapshot: Snapshot) -> None:
     )
 
 
+def on_index_of(snapshot: Snapshot, version: int) -> Iterator[Snapshot]:
+    """The same version of the table on each usable index of `version`, even if it is not the newest index."""
+    if not 0 <= version <= snapshot.version:
+        return
+    from delta_sidecar.index.read.index_base import IndexBase
+    from delta_sidecar.index.read.manifests import check_bound, read_manifest
+
+    for directory in DIRECTORIES:
+        try:
+            base = IndexBase(read_manifest(snapshot.store, directory, version), directory)
+            check_bound(base.manifest, snapshot)
+            whole = snapshot.listing.start <= version
+            listing = snapshot.listing if whole else list_log(snapshot.store, version)
+            segment = listing.segment(snapshot.version, base)
+        except (CorruptIndexError, LogGapError):
+            continue
+        yield replace(snapshot, listing=listing, segment=segment, opened=None)
+
+
 def forget(store: Store) -> None:
-    """Open the table anew the next time: what is known of it was wrong."""
+    """Forget the kept snapshot, because it was wrong; the next opening reads everything again."""
     shared_cache.forget(_key(store))
 
 
@@ -76,12 +97,12 @@ def _key(store: Store) -> Hashable:
     return "snapshot", store.identity
 
 
-def _is_same(known: Snapshot, news: Listing) -> bool:
+def _is_same(known: Snapshot, news: LogListing) -> bool:
     then, now = known.listing.commits.get(known.version), news.commits.get(known.version)
     return then is not None and now is not None and now.is_as(then.size, then.last_modified_ms, then.etag)
 
 
-def _continued(store: Store, known: Snapshot, news: Listing, limits: CommitLimits) -> Snapshot | None:
+def _continued(store: Store, known: Snapshot, news: LogListing, limits: CommitLimits) -> Snapshot | None:
     """The known version on this store, or with the commits that came after it. A new checkpoint, or many commits, may
     have brought a better base: then everything is looked for again."""
     commits = known.commits.through(store, limits)
@@ -98,4 +119,4 @@ def _continued(store: Store, known: Snapshot, news: Listing, limits: CommitLimit
         checksums={**known.listing.checksums, **news.checksums},
     )
     commits.prefetch(meta for version, meta in news.commits.items() if version > known.version)
-    return snapshot_of(store, Discovery(listing, commits, None, other=other), news.head, known)
+    return snapshot_of(store, Discovery(listing, commits, other=other), news.head, known)

@@ -1,7 +1,7 @@
 """Which parts of an index, and which of their row groups, may hold a matching file.
 
-Parts by their bounds in the manifest, row groups by their statistics in the footer: the typed partition values and the
-time column's bounds. Stored bounds ignore what is unknown: where any row's is, nothing is passed over.
+Parts have bounds in the manifest, row groups have statistics in the footer: of the typed partition values and of the
+time column's bounds. Stored bounds ignore unknown values, so nothing is skipped if a row has an unknown value.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMESTAMP: Final = PrimitiveType("timestamp")
 
 
 class PartBounds:
-    """Bounds of each part, as the manifest has them."""
+    """Bounds of each part, from the manifest."""
 
     def __init__(self, parts: PartList, layout: IndexLayout, timezone: str) -> None:
         self._parts = parts
@@ -62,14 +62,14 @@ class PartBounds:
 
 
 def _known(values: Sequence[KeyValue], unknown: Sequence[int]) -> Sequence[KeyValue]:
-    """The values of parts in which none is unknown."""
+    """The values of parts; None for a part that also has rows with unknown values."""
     if not any(unknown):
         return values
     return [value if not count else None for value, count in zip(values, unknown, strict=True)]
 
 
 class GroupBounds:
-    """Bounds of each row group of a part's core, as its footer has them."""
+    """Bounds of each row group of a part's core, from its footer."""
 
     def __init__(self, core: PartFile, layout: IndexLayout, timezone: str) -> None:
         self._core = core
@@ -117,7 +117,7 @@ def _is_typed_partition(column: Column, layout: IndexLayout, timezone: str) -> b
 
 
 def _if_full(statistics: pq.Statistics | None) -> pq.Statistics | None:
-    """Statistics of a chunk in which every row's value is known."""
+    """The statistics of a chunk, if every row has a value."""
     full = statistics is not None and statistics.has_null_count and statistics.null_count == 0
     return statistics if full else None
 

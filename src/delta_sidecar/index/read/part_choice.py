@@ -26,7 +26,7 @@ class PartChoice:
 
     @cached_property
     def positions(self) -> list[int]:
-        """Where they stand in the manifest: an entry is made of a part when its turn comes."""
+        """Their positions in the manifest; entries are made later, one by one."""
         parts, pruning = self.index.manifest.parts, self.request.pruning
         chosen: Sequence[int] = range(len(parts))
         if pruning is not None:
@@ -52,7 +52,7 @@ class PartChoice:
 
     @cached_property
     def tries_stats(self) -> bool:
-        """Whether stats files are looked at first, for bounds that do not stand in the core."""
+        """Whether stats files are read first, for bounds that are not in the core."""
         return self.stats.needs_stats(self.index.layout) and not self.request.source.all_stats
 
     @property
@@ -75,7 +75,7 @@ class PartChoice:
         return AtMost(groups, size, len(with_stats))
 
     def buckets_are_checked(self, off_bucket: int) -> bool:
-        """Whether the builder held the rows of a part against the very buckets that are pruned by, and none is off."""
+        """Whether the builder checked this part's rows against the buckets used for pruning, and all agreed."""
         return off_bucket == 0 and self._buckets_are_known
 
     @cached_property
@@ -85,5 +85,5 @@ class PartChoice:
 
 
 def _bytes(files: FileEntries, positions: Sequence[int]) -> int:
-    """Bytes of some files, and of their ends once more: of one that comes by ranges these come first."""
+    """Bytes of some files, their ends counted twice: of a file that is read by ranges, the end is read first."""
     return sum(files.size[at] + end_length(files.footer[at]) for at in positions)

@@ -1,7 +1,7 @@
-"""The files of chosen parts, sent for ahead of who reads them.
+"""Fetch the files of chosen parts ahead of their reader.
 
-A predicate on columns whose bounds stand in the stats file is tried on these alone first: of a part in which no file
-may match, the core is never fetched.
+A predicate on columns whose bounds are in the stats file is first tested on these bounds alone. If no file of a part
+may match, its core is never fetched.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class MatchingPart:
     keep: Flags | None = None
     """Rows that may match by their stats; None for all."""
     stats: pa.Table | None = None
-    """The stats that were read to find that out, of all rows; None where nothing more is to be learned of them."""
+    """The stats of all rows, if they were read for that and are still needed; otherwise None."""
     is_settled: bool = False
     """Whether the stats alone have decided: no bound is unknown, and none is in the core."""
 
 
 class PartFetch:
-    """Iterate it for parts that may match and their cores, in the order of the choice."""
+    """An iterator over the parts that may match, with their cores, in the order of the choice."""
 
     def __init__(self, choice: PartChoice, store: Store) -> None:
         self._choice = choice
@@ -51,17 +51,17 @@ class PartFetch:
         self._cores: Ahead[MatchingPart, PartFile] | None = None
         self._stopped = False
         self._read: deque[tuple[str, PartFile]] = deque(maxlen=self._limits.few_parts)
-        """Cores that came by ranges, the last few: what was read of them is here."""
+        """The last few cores that were read by ranges, with what was read of them."""
 
     def begin(self) -> None:
-        """Send for the first files, without waiting for an answer. Local ones are read when it is their turn."""
+        """Start the first requests. Local files are read when needed."""
         if not self._is_local:
             self._begun()
 
     def _begun(self) -> Ahead[MatchingPart, PartFile]:
         if self._cores is not None:
             return self._cores
-        ahead = 0 if self._is_local else 1 if self._request.order.paged else self._limits.ahead
+        ahead = 0 if self._is_local else 1 if self._request.order.is_limited else self._limits.ahead
         matching: Iterator[MatchingPart]
         if self._choice.tries_stats:
             self._stats = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
@@ -78,11 +78,11 @@ class PartFetch:
         return iter(self._begun())
 
     def core_again(self, part: PartEntry) -> PartFile:
-        """The core of a part that was read before; from memory if it is there, for the store may have lost it since."""
+        """The core of a part that was read before; from memory if possible, because the file may be gone."""
         return dict(self._read).get(part.id) or self._core(part, keep=False)
 
     def close(self) -> None:
-        """Send for nothing more."""
+        """Start no more requests."""
         if self._stopped:
             return
         self._stopped = True
@@ -113,7 +113,7 @@ class PartFetch:
     def _by_ranges(self) -> bool:
         """Whether few row groups of a part are wanted, and a second look at its file costs no trip."""
         is_narrow = self._request.pruning is not None and len(self._choice.positions) <= self._limits.few_parts
-        return self._is_local and (is_narrow or self._request.order.paged)
+        return self._is_local and (is_narrow or self._request.order.is_limited)
 
     def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:
         """Parts in which some row may match by its stats."""

@@ -1,7 +1,7 @@
-"""The files of a part: the core comes whole in one request and is checked as a whole before its first row goes out.
+"""The files of a part. The core is fetched whole in one request and checked before its first row is returned.
 
-Of the stats file come only the columns that are asked for: whole if it is small, else its end and the ranges of their
-chunks, of which the end has the checksums. So does a core that lies at hand, where few of its row groups are wanted.
+A small stats file is also fetched whole. Of a larger one only the requested columns are fetched: first its end, which
+has the checksums of all chunks, then the chunks. A local core is read in the same way if few row groups are needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PartFile:
     """A Parquet file of a part, or the chunks of it that are needed. Its row groups may be read by several threads."""
 
     def __init__(self, source: Callable[[], Any], name: str, metadata: pq.FileMetaData = None) -> None:
-        """`source` gives a file to read from, a new one each time; without `metadata` its end is read, too."""
+        """`source` opens the file for one reader; without `metadata`, the footer is read from it."""
         self._source = source
         self._name = name
         self._idle: list[Any] = []
@@ -42,9 +42,9 @@ class PartFile:
             self.metadata = reader.metadata
             self.schema: pa.Schema = reader.schema_arrow
             self.leaves: dict[Path, list[int]] = _leaf_positions(self.schema)
-            """The positions of leaf columns by their path; a map's two stand together."""
+            """The positions of leaf columns by their path; a map has two, next to each other."""
             if sum(map(len, self.leaves.values())) != self.metadata.num_columns:
-                raise ValueError("its columns and its schema do not agree")
+                raise ValueError("its columns do not match its schema")
         self._idle.append(reader)
 
     @classmethod
@@ -92,7 +92,7 @@ class PartFile:
 
     @contextmanager
     def _reader(self) -> Iterator[Any]:
-        """A reader that no other thread has: opening another costs no second look at the footer."""
+        """A reader for this thread alone; opening another one does not read the footer again."""
         try:
             reader = self._idle.pop()
         except IndexError:
@@ -126,7 +126,7 @@ def _leaf_paths(field: pa.Field, above: Path) -> Iterator[Path]:
 
 
 class RangedPartFile(PartFile):
-    """A file of a part of which chunks come when they are asked for, each checked by itself."""
+    """A file of a part whose chunks are fetched when needed; each is checked by its own checksum."""
 
     def __init__(
         self, store: Store, path: str, size: int, end: Buffer, metadata: pq.FileMetaData, checksums: Sequence[int]
@@ -148,7 +148,7 @@ class RangedPartFile(PartFile):
         return other
 
     def fetch(self, groups: Sequence[int], positions: Sequence[int]) -> None:
-        """Get the chunks of some leaves of some row groups that are not here yet."""
+        """Fetch the missing chunks of some leaves of some row groups."""
         numbers = [group * self.metadata.num_columns + at for group in groups for at in positions]
         missing = [at for at in numbers if at not in self._fetched]
         if not missing:
@@ -168,15 +168,15 @@ class RangedPartFile(PartFile):
 
 
 def fetch_core(store: Store, directory: str, part: PartEntry, whole: int | None = None) -> PartFile:
-    """The core of a part, whole and checked; or, if it has more than `whole` bytes, its end, the rest to come as it is
-    read."""
+    """The core of a part, whole and checked. If it has more than `whole` bytes, only its end is fetched, and the rest
+    when it is read."""
     path = f"{directory}/{part.core_name}"
     ranged = _fetch_end(store, path, part.core) if whole is not None and part.core.size > whole else None
     file = ranged or PartFile.of(_fetch_whole(store, path, part.core), path)
     is_as_said = (len(file.group_rows), sum(file.group_rows)) == (part.row_groups, part.rows)
     if not is_as_said or ("path",) not in file.leaves:
         raise CorruptIndexError(
-            f"{path} does not hold the {part.rows} rows in {part.row_groups} row groups its manifest says; "
+            f"{path} does not hold the {part.rows} rows in {part.row_groups} row groups that its manifest says; "
             "build the index again with `sidecar build --full`"
         )
     return file
@@ -200,7 +200,7 @@ def fetch_stats(
     file = ranged or PartFile.of(_fetch_whole(store, path, part.stats), path)
     if sum(file.group_rows) != part.rows:
         raise CorruptIndexError(
-            f"{path} does not hold the {part.rows} rows its manifest says; "
+            f"{path} does not hold the {part.rows} rows that its manifest says; "
             "build the index again with `sidecar build --full`"
         )
     return file
@@ -212,13 +212,13 @@ def _fetch_whole(store: Store, path: str, entry: FileEntry) -> Buffer:
 
 
 def _fetch_end(store: Store, path: str, entry: FileEntry) -> RangedPartFile | None:
-    """The end of a file, checked; None if it has no checksums of its chunks, and is only good as a whole."""
+    """The end of a file, checked; None if it has no checksums of its chunks, so it must be read whole."""
     length = min(entry.size, end_length(entry.footer))
     with _as_broken(path):
         end = store.get_range(path, entry.size - length, length)
     if footer_crc32(end, entry.footer) != entry.footer_crc32:
         raise CorruptIndexError(
-            f"{path} is damaged: the checksum of its footer does not agree; "
+            f"{path} is damaged: the checksum of its footer does not match; "
             "build the index again with `sidecar build --full`"
         )
     with guarded(path):
@@ -229,7 +229,7 @@ def _fetch_end(store: Store, path: str, entry: FileEntry) -> RangedPartFile | No
 
 @contextmanager
 def _as_broken(path: str) -> Iterator[None]:
-    """Whatever keeps a file from coming is a reason to go on without the index."""
+    """Turn a storage error into `CorruptIndexError`, so that the reader falls back."""
     try:
         yield
     except StorageError as error:
@@ -239,17 +239,17 @@ def _as_broken(path: str) -> Iterator[None]:
 
 
 def _checked(file: _Chunks, place: ByteRange, checksum: int, path: str) -> memoryview:
-    """A chunk that is as it was written."""
+    """A chunk, checked by its checksum."""
     with guarded(path):
         file.seek(place.start)
         chunk = file.read(place.length)
         if zlib.crc32(chunk) != checksum:
-            raise ValueError("the checksum of a column does not agree")
+            raise ValueError("the checksum of a column does not match")
         return chunk
 
 
 class _Chunks(ReadOnlyFile):
-    """A file of which only some ranges are there."""
+    """A file of which only some ranges are in memory."""
 
     def __init__(self, held: Mapping[int, Buffer], size: int) -> None:
         self._held = held
@@ -279,7 +279,7 @@ class _Chunks(ReadOnlyFile):
 
 
 def fetch_core_cached(store: Store, directory: str, part: PartEntry, keep: bool, whole: int | None) -> PartFile:
-    """The core of a part, from the cache if it is there, else as `fetch_core` gives it; `keep` puts it there."""
+    """The core of a part, from the cache if possible, else by `fetch_core`; `keep` puts it into the cache."""
     key = (store.identity, directory, part.core_name, part.core)
     core: PartFile | None = shared_cache.get(key)
     if core is None:

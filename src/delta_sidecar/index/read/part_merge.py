@@ -1,5 +1,5 @@
-"""Rows of parts whose ranges of keys overlap, in the order of their keys: those of files that were written late, or
-without a key. A part is opened when its greatest key has its turn."""
+"""Merge the rows of parts whose key ranges overlap, in the order of their keys. Such parts hold files that were written
+late, or without a key. A part is opened when its greatest key is reached."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ ChunksOfPart: TypeAlias = tuple[MatchingPart, Iterator[RowChunk]]
 
 
 class PartMerge:
-    """Iterate it for chunks with their sort keys: no row of a later list has a greater key than one of an earlier."""
+    """An iterator over lists of chunks with their sort keys. No row of a later list has a greater key than a row of an
+    earlier one."""
 
     def __init__(self, choice: PartChoice, store: Store, parts: Iterator[ChunksOfPart]) -> None:
         self._index = choice.index
@@ -67,7 +68,7 @@ class PartMerge:
         return max(known) if known else None
 
     def _keys_of(self, part: PartEntry) -> Callable[[RowChunk], pa.Array]:
-        """What gives the sort keys of chunks of a part."""
+        """The function that gives the sort keys of a part's chunks."""
         layout, stats = self._index.layout, None
         if key_in_stats(part, layout):
             stats = fetch_stats(self._store, self._index.directory, part, [key_path(layout)], self._limits.whole_stats)
@@ -88,7 +89,7 @@ def in_key_order(batches: Sequence[LiveRows], output: Sequence[str]) -> LiveRows
 
 
 class _Run:
-    """What is left of a part that is being merged with others."""
+    """The rest of a part that is being merged with others."""
 
     def __init__(self, chunks: Iterator[RowChunk], keys_of: Callable[[RowChunk], pa.Array]) -> None:
         self._chunks = chunks
@@ -96,7 +97,7 @@ class _Run:
         self._next = next(chunks, None)
         self._keys: pa.Array = None
         self.chunk: RowChunk | None = None
-        """Decoded, what is left of it; None at the end."""
+        """The rest of the present chunk, decoded; None at the end."""
         self._advance()
 
     @property
@@ -105,7 +106,7 @@ class _Run:
 
     @property
     def top(self) -> Any:
-        """The greatest key that is left; None where no key is known."""
+        """The greatest key that is left; None if no key is known."""
         return self._keys[0].as_py()
 
     @property

@@ -1,4 +1,4 @@
-"""Parts as rows of a listing, in the form checkpoints give them: replay, pruning and output are one piece of code."""
+"""Parts as rows of a listing, in the same form as those of checkpoints, so replay, pruning and output are shared."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from delta_sidecar.index.format.index_columns import (
     STATS_JSON,
     TIGHT_BOUNDS,
     descendant,
-    whole,
+    one_array,
 )
 from delta_sidecar.index.format.index_layout import IndexLayout, Path
 from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.format.part_format import MAPS, guarded, leaf_arrays, nested, read_checked
+from delta_sidecar.index.format.part_format import PARTITION_VALUES, RENAMED, guarded, leaf_arrays, nested, read_checked
 from delta_sidecar.index.format.partition_map import partition_map
 from delta_sidecar.index.format.sort_keys import in_key_type, key_array, key_type, without_nan
 from delta_sidecar.index.read.part_file import PartFile
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, TYPED_PARTITION, FileColumns, normal
 from delta_sidecar.storage.store import Store
 
-_RENAMED: Final = {"deletion_vector": "dv", "stats": STATS_JSON}
+_IN_PART: Final = {**RENAMED, "stats": STATS_JSON}
+"""The columns of a listing that have another name in a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatsColumns:
-    """Which stats are wanted, by physical path of their columns; all of them where `everything`."""
+    """Which stats are needed, by physical path of their columns; all of them if `everything`."""
 
     paths: tuple[Path, ...]
     everything: bool = False
 
     def in_stats(self, layout: IndexLayout) -> list[Path]:
-        """The columns of the stats file: the time column's bounds stand in the core."""
+        """The columns of the stats file: the time column's bounds are in the core."""
         if self.everything:
             return [(kind,) for kind in (*KINDS, STATS_JSON)]
         time = None if layout.time is None else layout.time.path
@@ -53,7 +54,7 @@ class StatsColumns:
 
 
 class PartRows:
-    """Rows of one part as a listing has them."""
+    """The rows of one part, in the form of a listing."""
 
     def __init__(self, core: PartFile, part: PartEntry, columns: FileColumns, layout: IndexLayout) -> None:
         self._core = core
@@ -67,8 +68,10 @@ class PartRows:
         self._offsets = [0, *accumulate(self.group_rows)]
 
     def _core_paths(self) -> list[Path]:
-        paths: list[Path] = [(_RENAMED.get(name, name),) for name in self._columns.names]
-        if MAPS in self._columns.names and ((MAPS,) not in self._core.leaves or self._columns.typed_partition):
+        paths: list[Path] = [(_IN_PART.get(name, name),) for name in self._columns.names]
+        if PARTITION_VALUES in self._columns.names and (
+            (PARTITION_VALUES,) not in self._core.leaves or self._columns.typed_partition
+        ):
             paths.append((PARTITION,))
         if not self._has_stats:
             return paths
@@ -81,11 +84,11 @@ class PartRows:
         return paths
 
     def span(self, group: int) -> slice:
-        """Where the rows of a row group stand among those of the part."""
+        """The positions of a row group's rows in the part."""
         return slice(self._offsets[group], self._offsets[group + 1])
 
     def path_range(self, group: int) -> tuple[bytes, bytes] | None:
-        """The least and the greatest path of a row group; None where unknown, or where paths have other spellings."""
+        """The least and the greatest path of a row group; None if unknown, or if paths have other spellings."""
         if self._part.path is None:
             return None
         chunk = self._core.metadata.row_group(group).column(self._core.leaves["path",][0])
@@ -95,13 +98,12 @@ class PartRows:
         return bytes(statistics.min_raw), bytes(statistics.max_raw)
 
     def core(self, group: int) -> pa.RecordBatch:
-        """What is needed of the core, for the rows of a row group."""
+        """The needed columns of the core, for one row group."""
         table = self._core.read([group], self._positions)
-        core = pa.RecordBatch.from_arrays(list(map(whole, table.columns)), schema=table.schema)
+        core = pa.RecordBatch.from_arrays(list(map(one_array, table.columns)), schema=table.schema)
         if core.num_rows != self.group_rows[group]:
             raise CorruptIndexError(
-                f"{self._part.core_name} has row groups that are not whole; "
-                "build the index again with `sidecar build --full`"
+                f"{self._part.core_name} has incomplete row groups; build the index again with `sidecar build --full`"
             )
         if core.column("path").null_count:
             raise CorruptIndexError(
@@ -122,7 +124,7 @@ class PartRows:
             name = self._part.core_name
         with guarded(name):
             path = key_path(self._layout)
-            top = whole(rows.column(path[0])) if path[0] in rows.column_names else None
+            top = one_array(rows.column(path[0])) if path[0] in rows.column_names else None
             leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
             kind = key_type(sort)
             if leaf is None:
@@ -137,18 +139,18 @@ class PartRows:
             return path, normal(vectors, "deletion_vector", core.num_rows)
 
     def listed(self, core: pa.RecordBatch, stats: pa.Table | None = None) -> pa.RecordBatch:
-        """Rows of the core, and of the stats file where it was read, as a listing has them."""
+        """Rows of the core, and of the stats file where it was read, in the form of a listing."""
         columns = dict(zip(core.schema.names, core.columns, strict=True))
         if stats is not None:
-            columns |= {name: whole(stats.column(name)) for name in stats.column_names}
+            columns |= {name: one_array(stats.column(name)) for name in stats.column_names}
         with guarded(self._part.core_name):
             return self._rows(columns, core.num_rows)
 
     def _rows(self, by_name: dict[str, pa.Array], count: int) -> pa.RecordBatch:
         names = list(self._columns.names)
-        if MAPS in names and MAPS not in by_name:
-            by_name[MAPS] = partition_map(_fields(by_name.get(PARTITION)), count)
-        columns = [normal(by_name.get(_RENAMED.get(name, name)), name, count) for name in names]
+        if PARTITION_VALUES in names and PARTITION_VALUES not in by_name:
+            by_name[PARTITION_VALUES] = partition_map(_fields(by_name.get(PARTITION)), count)
+        columns = [normal(by_name.get(_IN_PART.get(name, name)), name, count) for name in names]
         if self._columns.typed_partition and PARTITION in by_name:
             typed = _fields(by_name[PARTITION])
             if not any(array.null_count for array in typed.values()):
@@ -161,7 +163,7 @@ class PartRows:
 
 
 def key_path(layout: IndexLayout) -> Path:
-    """Where the sort key stands in the files of a part."""
+    """The column of a part that holds the sort key."""
     sort, time = layout.sort, layout.time
     if sort.kind == "modification_time":
         return ("modification_time",)
@@ -171,12 +173,12 @@ def key_path(layout: IndexLayout) -> Path:
 
 
 def key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
-    """Whether the sort key stands in a stats file of its own."""
+    """Whether the sort key is in a stats file, not in the core."""
     return part.stats is not None and key_path(layout)[0] == "min"
 
 
 def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
-    """As `part_keys`, for builders: what the store has to say is not taken for a broken index."""
+    """As `part_keys`, for builders: errors of the store are raised as they are, not as `CorruptIndexError`."""
     path = f"{directory}/{part.core_name}"
     return part_keys(PartFile.of(read_checked(store, path, part.core), path))
 
@@ -185,8 +187,8 @@ def part_keys(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordB
     """`path` and `deletion_vector` of a part's rows, or of those of some row groups: what replay needs."""
     wanted = range(len(core.group_rows)) if groups is None else groups
     rows = core.read(wanted, core.positions([("path",), ("dv",)]))
-    vectors = whole(rows.column("dv")) if "dv" in rows.column_names else None
-    columns = [whole(rows.column("path")), normal(vectors, "deletion_vector", rows.num_rows)]
+    vectors = one_array(rows.column("dv")) if "dv" in rows.column_names else None
+    columns = [one_array(rows.column("path")), normal(vectors, "deletion_vector", rows.num_rows)]
     return pa.RecordBatch.from_arrays(columns, names=["path", "deletion_vector"])
 
 
@@ -213,8 +215,8 @@ def parsed_stats(columns: Mapping[str, pa.Array], layout: IndexLayout, count: in
 
 
 def bounds_only(stats: pa.Table, layout: IndexLayout) -> pa.RecordBatch:
-    """Rows of a stats file alone, to be pruned by: what only the core tells is unknown."""
-    by_name = {name: whole(stats.column(name)) for name in stats.column_names}
+    """Rows of a stats file alone, for pruning; what only the core holds is unknown."""
+    by_name = {name: one_array(stats.column(name)) for name in stats.column_names}
     texts = by_name.get(STATS_JSON)
     names = [STATS_PARSED] if texts is None else [STATS_PARSED, "stats"]
     columns = [parsed_stats(by_name, layout, stats.num_rows)] + ([] if texts is None else [texts])
@@ -223,6 +225,6 @@ def bounds_only(stats: pa.Table, layout: IndexLayout) -> pa.RecordBatch:
 
 def are_known(stats: pa.Table, paths: Sequence[Path]) -> bool:
     """Whether both bounds of some columns are known in every row."""
-    trees = [whole(stats.column(kind)) if kind in stats.column_names else None for kind in ("min", "max")]
+    trees = [one_array(stats.column(kind)) if kind in stats.column_names else None for kind in ("min", "max")]
     leaves = [None if tree is None else descendant(tree, path) for tree in trees for path in paths]
     return all(leaf is not None and not leaf.null_count for leaf in leaves)

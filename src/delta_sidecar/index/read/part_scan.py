@@ -27,12 +27,12 @@ from delta_sidecar.log.replay import RangeFilter, Replay, without
 from delta_sidecar.storage.store import Store
 
 _FEW_KEPT = 4
-"""One row in so many is few."""
+"""The rows that the stats leave are few if they are fewer than one in this many."""
 _ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
 
 
 class PartScan:
-    """What is to be read of an index for one request, and the one pass over it (a `BasePlan`)."""
+    """What will be read of an index for one request, and the one pass over it (a `BasePlan`)."""
 
     def __init__(self, index: IndexParts, tier: Tier, store: Store, request: FileRequest) -> None:
         self.tier = tier
@@ -46,7 +46,7 @@ class PartScan:
         self._filter: RangeFilter | None = None
         self._rows_out: list[RowSpan] = []
         self._few_are_kept = False
-        """Whether the stats leave few rows of the part that is read."""
+        """Whether the stats leave few rows of the present part."""
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
@@ -57,16 +57,16 @@ class PartScan:
         return self._choice.at_most
 
     def begin(self) -> None:
-        with suppress(CorruptIndexError):  # found again, and answered for, when its turn comes
+        with suppress(CorruptIndexError):  # raised again when the part is read
             self._fetch.begin()
 
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         """The live files that may match, a row group at a time."""
-        self._filter = replay.put_in_order()
+        self._filter = replay.range_filter()
         self.counts.parts_total = len(self._index.manifest.parts)
         self.counts.row_groups_total = self._choice.row_groups
         try:
-            if self._request.order.paged and self._index.part_order.overlap(self._choice.positions):
+            if self._request.order.is_limited and self._index.part_order.overlap(self._choice.positions):
                 yield from self._merged()
             else:
                 yield from self._in_turn()
@@ -74,9 +74,9 @@ class PartScan:
             self.close()
 
     def _in_turn(self) -> Iterator[LiveRows]:
-        """One part after the other: where their keys do not overlap, or no order is asked for."""
+        """Parts one after another, if their keys do not overlap or order does not matter."""
         self._fetch.begin()
-        is_alone = self._request.order.paged or self._request.source.all_stats
+        is_alone = self._request.order.is_limited or self._request.source.all_stats
         if is_alone or self._choice.rows <= self._limits.few_rows:
             for task in self._tasks():
                 yield self._noted(*task())
@@ -105,7 +105,7 @@ class PartScan:
         return True
 
     def _keys_out(self) -> Iterator[pa.RecordBatch]:
-        """`path` and `deletion_vector` of every row that is out, read once more."""
+        """`path` and `deletion_vector` of every row that was returned, read once more."""
         for part, spans in groupby(self._rows_out, key=attrgetter("part")):
             core = self._fetch.core_again(part)
             for group, group_spans in groupby(spans, key=attrgetter("group")):
@@ -123,7 +123,7 @@ class PartScan:
         return chunk.span, self._live(chunk.decoded())
 
     def _chunks(self, matching: MatchingPart, core: PartFile) -> Iterator[RowChunk]:
-        """What is to be looked at of a part, in its order."""
+        """The chunks of a part that may hold matching rows, in order."""
         columns = self._request.settled_source if matching.is_settled else self._request.source
         rows = PartRows(core, matching.part, columns, self._index.layout)
         groups = self._groups(core, rows, matching)

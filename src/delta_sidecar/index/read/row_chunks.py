@@ -26,15 +26,15 @@ class RowSpan:
 
 @dataclass(frozen=True, slots=True)
 class RowChunk:
-    """Neighbouring rows of a row group, which are decoded together."""
+    """Neighbouring rows of a row group that are decoded together."""
 
     rows: PartRows
     span: RowSpan
     matching: MatchingPart
     core: pa.RecordBatch | None = None
-    """Where it is decoded already; None for a whole row group that is not."""
+    """The decoded rows; None for a whole row group that is not decoded yet."""
     stats: pa.Table | None = None
-    """All stats of its rows, where they were asked for."""
+    """All stats of its rows, if they were requested."""
 
     def decoded(self) -> RowChunk:
         return self if self.core is not None else replace(self, core=self.rows.core(self.span.group))

@@ -12,13 +12,13 @@ from delta_sidecar.index.format.index_columns import (
     KINDS,
     PARTITION,
     column,
+    one_array,
     path_of,
-    whole,
 )
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import (
-    MAPS,
+    PARTITION_VALUES,
     RENAMED,
     guarded,
     leaf_arrays,
@@ -53,7 +53,7 @@ def _decoded(data: Buffer, name: str, entry: PartEntry) -> pa.Table:
         table = file.read(use_threads=False)
     if rows != entry.rows or (name == entry.core_name and row_groups != entry.row_groups):
         shape = f"{entry.rows} rows in {entry.row_groups} row groups"
-        raise CorruptIndexError(f"{name} does not hold the {shape} its manifest says; build the index again")
+        raise CorruptIndexError(f"{name} does not hold the {shape} that its manifest says; build the index again")
     return table
 
 
@@ -62,21 +62,21 @@ def _flat(table: pa.Table, layout: IndexLayout) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     back = {new: old for old, new in RENAMED.items()}
     for name in table.column_names:
-        array = whole(table.column(name))
+        array = one_array(table.column(name))
         if name in (*KINDS, PARTITION):
             columns |= {column(name, path): leaf for path, leaf in leaf_arrays(array, ())}
         elif name in ("time_min", "time_max") and layout.time is not None:
             columns[column(name.removeprefix("time_"), layout.time.path)] = array
         else:
             columns[back.get(name, name)] = array
-    if "path" in columns and MAPS not in columns:
+    if "path" in columns and PARTITION_VALUES not in columns:
         typed = {path_of(name)[1]: array for name, array in columns.items() if path_of(name)[0] == PARTITION}
-        columns[MAPS] = partition_map(typed, table.num_rows)
+        columns[PARTITION_VALUES] = partition_map(typed, table.num_rows)
     return pa.table(columns)
 
 
 def completed(rows: pa.Table) -> pa.Table:
-    """Rows with every column of an `add`, nulls where a part had left one out."""
+    """Rows with every column of an `add`; a column that the part lacks is null."""
     missing = {
         field.name: pa.nulls(rows.num_rows, field.type)
         for field in FILE_SCHEMA

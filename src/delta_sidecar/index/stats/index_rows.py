@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import pc
-from delta_sidecar.index.format.index_columns import PARTITION, column, path_of, whole
+from delta_sidecar.index.format.index_columns import PARTITION, column, one_array, path_of
 from delta_sidecar.index.format.index_layout import IndexLayout, SortKey
 from delta_sidecar.index.format.sort_keys import without_nan
 from delta_sidecar.index.stats.native_types import native_typed
@@ -27,9 +27,9 @@ from delta_sidecar.values.partition_values import partition_column
 from delta_sidecar.values.time_buckets import contradicted
 
 ADD_COLUMNS: Final = tuple(name for name in FILE_SCHEMA.names if name not in ("num_records", "stats"))
-"""Columns of an `add` that the index holds as they are."""
+"""Columns of an `add` that the index holds unchanged."""
 SOURCE_COLUMNS: Final = FileColumns(names=(*ADD_COLUMNS, "stats"), all_stats=True)
-"""What a builder reads of each file."""
+"""The columns that a builder reads."""
 
 
 def index_rows(files: pa.RecordBatch, layout: IndexLayout) -> pa.Table:
@@ -73,7 +73,7 @@ def sort_key(rows: pa.Table, sort: SortKey) -> pa.Array:
 def _array(rows: pa.Table, name: str, absent: pa.DataType) -> pa.Array:
     if name not in rows.column_names:
         return arrays.nulls(rows.num_rows, absent)
-    return whole(rows.column(name))
+    return one_array(rows.column(name))
 
 
 def sorted_rows(rows: pa.Table, layout: IndexLayout) -> pa.Table:
@@ -91,11 +91,11 @@ def order_columns(rows: pa.Table, layout: IndexLayout) -> list[pa.Array]:
     columns = [sort_key(rows, layout.sort)]
     if layout.time is not None and layout.sort.path != layout.time.path:
         columns.append(_array(rows, column("min", layout.time.path), pa.int64()))
-    return [*columns, whole(rows.column("path"))]
+    return [*columns, one_array(rows.column("path"))]
 
 
 def order_key(rows: pa.Table, layout: IndexLayout) -> pa.Table:
-    """The columns that `order_columns` looks at: rows without the others have the same order."""
+    """The columns that `order_columns` reads; rows with these alone have the same order."""
     sort, time = layout.sort.path, () if layout.time is None else layout.time.path
     names = {"modification_time", column(PARTITION, sort), column("min", sort), column("min", time), "path"}
     return rows.select([name for name in rows.column_names if name in names])
@@ -139,6 +139,6 @@ def conformed(rows: pa.Table, layout: IndexLayout) -> pa.Table:
             or rows.schema.field(index).type == leaf.bound
         ):
             continue
-        array = native_typed(whole(rows.column(index)), kind, leaf)
+        array = native_typed(one_array(rows.column(index)), kind, leaf)
         rows = rows.set_column(index, name, pa.nulls(len(rows), leaf.bound) if array is None else array)
     return rows

@@ -18,7 +18,7 @@ SIDES: Final = {"min": Side.MINIMUM, "max": Side.MAXIMUM}
 
 
 def native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
-    """A typed leaf in the type the column has now; None if there is no legal way from the one it had."""
+    """A typed leaf in the present type of the column; None if its older type does not widen to that."""
     if kind == "null_count":
         return non_negative(array.cast(pa.int64())) if pa.types.is_signed_integer(array.type) else None
     if leaf.bound is None or pa.types.is_nested(array.type):
@@ -60,7 +60,7 @@ def _narrowed(bounds: pa.Int64Array, bits: int) -> pa.Int64Array:
 
 
 def _within_float(doubles: pa.Array, floats: pa.Array) -> pa.Array:
-    """What is infinite only as a float is beyond its range."""
+    """A value that is infinite only as a float is beyond the range of floats."""
     return pc.if_else(pc.and_(pc.is_inf(floats), pc.is_finite(doubles)), pa.nulls(1, floats.type)[0], floats)
 
 

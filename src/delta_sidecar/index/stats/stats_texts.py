@@ -26,8 +26,8 @@ from delta_sidecar.index.format.index_columns import (
     child,
     column,
     descendant,
+    one_array,
     stats_table,
-    whole,
 )
 from delta_sidecar.index.format.index_layout import Leaf, Path
 from delta_sidecar.index.stats.native_types import SIDES, native, non_negative
@@ -136,7 +136,7 @@ def _wire(leaf: Leaf) -> pa.DataType:
 
 
 def _observed(texts: pa.StringArray, leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
-    """The leaves that the first, a middle and the last text speak of: of a wide table usually few."""
+    """The leaves in the first, a middle and the last text: usually few, even in a wide table."""
     paths: set[Path] = set()
     for at in {0, len(texts) // 2, len(texts) - 1}:
         try:
@@ -167,7 +167,7 @@ def _natives(table: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -
     for kind, key in KINDS.items():
         if key not in table.column_names:
             continue
-        tree = whole(table.column(key))
+        tree = one_array(table.column(key))
         for leaf in leaves:
             array = None if leaf.bound is None and kind != "null_count" else descendant(tree, leaf.path)
             if array is None or array.null_count == len(array):
@@ -184,13 +184,13 @@ def _natives(table: pa.Table, stats: pa.StringArray, leaves: tuple[Leaf, ...]) -
 
 def _tops(table: pa.Table) -> dict[str, pa.Array]:
     return {
-        NUM_RECORDS: non_negative(whole(table.column("numRecords"))),
-        TIGHT_BOUNDS: whole(table.column("tightBounds")),
+        NUM_RECORDS: non_negative(one_array(table.column("numRecords"))),
+        TIGHT_BOUNDS: one_array(table.column("tightBounds")),
     }
 
 
 def _lost_count(table: pa.Table, columns: dict[str, pa.Array]) -> Flags:
-    return valid(whole(table.column("numRecords"))) & ~valid(columns[NUM_RECORDS])
+    return valid(one_array(table.column("numRecords"))) & ~valid(columns[NUM_RECORDS])
 
 
 def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flags]:
@@ -240,7 +240,7 @@ def _otherwise_written(stats: pa.StringArray, columns: dict[str, pa.Array]) -> F
 
 
 def counts_of(stats: pa.StringArray, pattern: str) -> NDArray[np.int64]:
-    """How often a pattern is in each text; 0 where there is none."""
+    """How often a pattern is in each text; 0 for a null."""
     counts = pc.fill_null(pc.count_substring_regex(stats, pattern), 0)
     return np.frombuffer(counts.buffers()[1], np.int32)[counts.offset : counts.offset + len(counts)].astype(np.int64)
 
@@ -256,12 +256,12 @@ def _temporal(texts: pa.StringArray, leaf: Leaf) -> tuple[pa.Array, Flags]:
 
 
 def _says_more(table: pa.Table, schema: pa.Schema) -> Flags:
-    """Rows with keys that no column of the index is for."""
+    """Rows with keys that have no column in the index."""
     more = np.zeros(table.num_rows, np.bool_)
     for field in table.schema:
         known = schema.field(field.name).type if field.name in schema.names else None
         if field.type != known:
-            more |= _extra(whole(table.column(field.name)), known)
+            more |= _extra(one_array(table.column(field.name)), known)
     return more
 
 

@@ -18,8 +18,8 @@ from delta_sidecar.index.format.index_columns import (
     child,
     column,
     descendant,
+    one_array,
     stats_table,
-    whole,
 )
 from delta_sidecar.index.format.index_layout import Leaf
 from delta_sidecar.index.stats.native_types import native_typed, non_negative
@@ -46,7 +46,7 @@ def typed_from_parsed(parsed: pa.StructArray, stats: pa.StringArray, leaves: Seq
 
 
 def stats_without_needless_text(files: pa.RecordBatch, leaves: Sequence[Leaf]) -> pa.RecordBatch:
-    """File rows without the text of stats that typed ones say in full: there is less to carry about."""
+    """File rows without the texts of stats that the typed stats hold in full, to save memory."""
     if STATS_PARSED not in files.schema.names:
         return files
     _, unsure = typed_from_parsed(files.column(STATS_PARSED), files.column("stats"), leaves)
@@ -55,7 +55,7 @@ def stats_without_needless_text(files: pa.RecordBatch, leaves: Sequence[Leaf]) -
 
 
 def one_minimum(stats: pa.StringArray, parsed: pa.StructArray | None, leaf: Leaf) -> pa.Array:
-    """The minimum of one leaf: where only its order counts, not that nothing is lost."""
+    """The minimum of one leaf, for sorting only: what the columns cannot hold is lost."""
     assert leaf.bound is not None
     texts = minimum_of_texts(stats, leaf)
     array = None if parsed is None else descendant(parsed, ("minValues", *leaf.path))
@@ -94,7 +94,7 @@ def _incomplete(typed: pa.Table, stats: pa.StringArray) -> Flags:
     unsure = np.zeros(len(stats), np.bool_)
     has_decimals = False
     for name in typed.column_names:
-        array = whole(typed.column(name))
+        array = one_array(typed.column(name))
         known = valid(array)
         leaf_counts += known
         has_decimals |= pa.types.is_decimal(array.type)
@@ -128,19 +128,19 @@ def _with_texts_of_lost(typed: pa.Table, stats: pa.StringArray, parsed: pa.Struc
         return typed
     parsed_counts, typed_counts = _leaf_count(parsed), np.zeros(len(stats), np.int64)
     for name in typed.column_names:
-        typed_counts += valid(whole(typed.column(name))) if name != STATS_JSON else 0
+        typed_counts += valid(one_array(typed.column(name))) if name != STATS_JSON else 0
     lost = silent & (parsed_counts != typed_counts)
     if not lost.any():
         return typed
     texts = stats_text(pc.if_else(arrays.booleans(lost), arrays.strings([None])[0], arrays.strings([""])[0]), parsed)
     kept = pc.if_else(arrays.booleans(lost), texts, arrays.strings([None])[0])
-    columns = {name: whole(typed.column(name)) for name in typed.column_names}
+    columns = {name: one_array(typed.column(name)) for name in typed.column_names}
     columns[STATS_JSON] = pc.coalesce(columns[STATS_JSON], kept) if STATS_JSON in columns else kept
     return stats_table(columns, len(stats))
 
 
 def _leaf_count(array: pa.StructArray) -> NDArray[np.int64]:
-    """The number of leaves that are known, row by row."""
+    """The number of known leaves in each row."""
     count = np.zeros(len(array), np.int64)
     for field in array.type:
         inner = child(array, field.name)

@@ -1,8 +1,8 @@
-"""Digests of rows: what two sources say of a file, compared without holding either.
+"""Digests of rows, to compare what two sources say about a file without holding either.
 
-A digest is the sum, over the columns that are not null in a row, of a mixed 64-bit hash of column and value: it does
-not depend on the order of columns, nor on whether a column that is all null is there. Rows are compared one with one,
-by their keys, so 64 bits are plenty; keys have 128.
+A digest is the sum, over the columns that are not null in a row, of a mixed 64-bit hash of column and value. It does
+not depend on the order of columns, nor on whether a column that is all null exists. Rows are compared in pairs, by
+their keys, so 64 bits are plenty; keys have 128.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.format.index_columns import NUM_RECORDS, PARTITION, column, whole
+from delta_sidecar.index.format.index_columns import NUM_RECORDS, PARTITION, column, one_array
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.manifest import Manifest
 from delta_sidecar.index.format.part_entries import FileEntry, KeyValue, PartEntry, cut_path
@@ -27,7 +27,7 @@ _MAGIC: Final = b"PAR1"
 
 
 def check_files(files: Mapping[str, Buffer], part: PartEntry) -> None:
-    """The footers and the checksums of chunks; `CorruptIndexError` for the first that is off."""
+    """The footers and the checksums of chunks; `CorruptIndexError` for the first that does not match."""
     for name, data in files.items():
         _check_footer(bytes(data), name, part.core if name == part.core_name else part.stats)
         if part.stats is not None:
@@ -38,15 +38,15 @@ def _check_footer(data: bytes, path: str, entry: FileEntry | None) -> None:
     assert entry is not None
     footer = footer_length(data)
     if data[-4:] != _MAGIC or footer != entry.footer or not 0 < footer <= len(data) - 12:
-        raise CorruptIndexError(f"{path}: its footer is not the {entry.footer} bytes the manifest says")
+        raise CorruptIndexError(f"{path}: its footer does not have the {entry.footer} bytes that the manifest says")
     if footer_crc32(data, footer) != entry.footer_crc32:
-        raise CorruptIndexError(f"{path}: the checksum of its footer is not the one the manifest says")
+        raise CorruptIndexError(f"{path}: the checksum of its footer does not match the manifest")
 
 
 def _check_chunks(data: Buffer, name: str) -> None:
     metadata = pq.read_metadata(pa.BufferReader(data))
     if chunk_checksums(data, metadata) not in (computed_checksums(data, metadata), None):
-        raise CorruptIndexError(f"{name}: the checksums of its columns do not agree")
+        raise CorruptIndexError(f"{name}: the checksums of its columns do not match")
 
 
 def check_embedded(files: Mapping[str, Buffer], part: PartEntry, manifest: Manifest) -> Iterator[str]:
@@ -54,19 +54,19 @@ def check_embedded(files: Mapping[str, Buffer], part: PartEntry, manifest: Manif
     path = part.core_name
     metadata = pq.read_metadata(pa.BufferReader(files[path])).metadata or {}
     if MANIFEST_KEY not in metadata:
-        yield f"{path} does not describe itself"
+        yield f"{path} has no manifest inside"
         return
     try:
         inner = msgspec.json.decode(metadata[MANIFEST_KEY], type=Manifest)
     except msgspec.DecodeError as error:
-        yield f"{path} does not describe itself ({error})"
+        yield f"{path} has no valid manifest inside ({error})"
         return
     same_version = ("table_id", "version", "schema_hash", "commit") if inner.version >= manifest.version else ()
     for name in ("format", "sort", "time_column", *same_version):
         if getattr(inner, name) != getattr(manifest, name):
-            yield f"{path} says {name} {getattr(inner, name)}, its manifest {getattr(manifest, name)}"
+            yield f"{path}: {name} is {getattr(inner, name)}, but in its manifest {getattr(manifest, name)}"
     if inner.files != part.rows:
-        yield f"{path} says it holds {inner.files} files and holds {part.rows}"
+        yield f"{path} says that it holds {inner.files} files, but it holds {part.rows}"
 
 
 def check_entry(rows: pa.Table, part: PartEntry, layout: IndexLayout) -> Iterator[str]:
@@ -77,7 +77,7 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: IndexLayout) -> Iterato
         yield f"part {part.id} is not sorted by key, time and path, descending"
     for name, claim, fact in _facts(rows, part, layout, keys, paths):
         if claim != fact:
-            yield f"part {part.id}: the manifest says {name} {claim}, its rows {fact}"
+            yield f"part {part.id}: the manifest says {name} is {claim}, but its rows give {fact}"
 
 
 def _facts(
@@ -90,7 +90,7 @@ def _facts(
     lows, highs, time = _times(rows, layout)
     yield "time", part.time, (_least(lows, time), _greatest(highs, time))
     yield "time_unknown", part.time_unknown, sum(low is None or high is None for low, high in zip(lows, highs))
-    plain = rows.num_rows > 0 and all_plain(whole(rows.column("path")))
+    plain = rows.num_rows > 0 and all_plain(one_array(rows.column("path")))
     ends = (cut_path(min(paths)), cut_path(max(paths))) if plain else None
     yield "path", part.path, ends
     yield "vectors", part.vectors, rows.num_rows - rows.column("deletion_vector").null_count
@@ -115,7 +115,7 @@ def _key_column(rows: pa.Table, layout: IndexLayout) -> pa.Array:
         name = "modification_time"
     else:
         name = column(PARTITION if sort.kind == "partition" else "min", sort.path)
-    return whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
+    return one_array(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
 
 
 def _ranks(keys: pa.Array) -> list[tuple[int, Any]]:
@@ -139,7 +139,7 @@ def _times(rows: pa.Table, layout: IndexLayout) -> tuple[list[Any], list[Any], p
     bounds = []
     for kind in ("min", "max"):
         name = column(kind, layout.time.path)
-        array = whole(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
+        array = one_array(rows.column(name)) if name in rows.column_names else pa.nulls(rows.num_rows, pa.int64())
         bounds.append(comparable(array).to_pylist())
     return bounds[0], bounds[1], pa.int64()
 

@@ -1,12 +1,12 @@
-"""The log replayed the slow and simple way, oldest action first: what `verify` holds an index against.
+"""A slow and simple replay of the log, oldest action first. `verify` compares an index with it.
 
-Written apart from `log.replay`, so that a mistake there cannot hide here. Every action becomes a few numbers (the
-digest of its key, its place in the order, digests of its row), and of the actions of a key the last one counts.
+It shares no code with `log.replay`, so `verify` finds mistakes there. Every action becomes a few numbers (the digest of
+its key, its place in the order, digests of its row), and the last action of a key wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -202,9 +202,10 @@ class DigestList:
         )
 
 
-def live_digests(snapshot: Snapshot, reader: RowReader) -> Digested:
-    """The live files of a snapshot, by the last action of each key."""
+def live_digests(snapshot: Snapshot, reader: RowReader, say: Callable[[int], None] = lambda adds: None) -> Digested:
+    """The live files of a snapshot, by the last action of each key. `say` gets the number of adds read so far."""
     digests, orders, adds = DigestList(), [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    count = 0
     for batch in actions(snapshot):
         if not batch.keys:
             continue
@@ -213,6 +214,8 @@ def live_digests(snapshot: Snapshot, reader: RowReader) -> Digested:
         else:
             rows = reader.read(batch.adds)
             digests.add(batch.keys, rows.columns, reader, rows.flags, rows.texts)
+            count += len(batch.keys)
+            say(count)
         orders.append(np.full(len(batch.keys), batch.order, np.int64))
         adds.append(np.full(len(batch.keys), batch.adds is not None, np.bool_))
     rows_, order, is_add = digests.close(), np.concatenate(orders), np.concatenate(adds)

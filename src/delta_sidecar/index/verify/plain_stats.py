@@ -1,7 +1,8 @@
-"""Stats texts read the slow and simple way, value by value: what `verify` holds the typed columns against."""
+"""A slow and simple reader of stats texts, value by value. `verify` compares the typed columns with it."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, TIGHT_B
 from delta_sidecar.index.format.index_layout import Leaf
 from delta_sidecar.values import temporal
 from delta_sidecar.values.comparison import INTEGERS, decimals
-from delta_sidecar.values.stats_text import is_as_written
+from delta_sidecar.values.stats_text import come_back
 from delta_sidecar.values.types import DecimalType, PrimitiveType
 from delta_sidecar.values.widening import Side, rounded_decimal
 
@@ -28,6 +29,8 @@ _ComesBack: TypeAlias = Callable[[Any, Any], bool]
 
 _UNKNOWN: Final[Value] = (None, False)
 _INFINITE: Final = {"Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": float("-inf")}
+_FLOATS_END: Final = (2 - 2**-24) * 2.0**127
+"""Numbers from here on are nearer to 2 ** 128, which no float is, than to the greatest float."""
 _NUMPY: Final = {"byte": np.int8, "short": np.int16, "integer": np.int32, "long": np.int64, "date": np.int32}
 
 
@@ -59,11 +62,13 @@ class _Reading:
     lost: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     more: list[int] = field(default_factory=list)
     otherwise: list[int] = field(default_factory=list)
+    times: defaultdict[str, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+    """The texts of times and dates that are known, by column and row."""
 
 
 _Tree: TypeAlias = dict[str, Any]
 """Keys of an object of stats, to trees below, or at a leaf to a column's name, how its values are parsed, and whether
-a value comes back as it is written."""
+a value comes back as it is written: None for times, whose texts are compared all at once."""
 
 
 class StatsReader:
@@ -79,6 +84,10 @@ class StatsReader:
         for row, text in enumerate(texts):
             if text is not None:
                 self._row(text, row, reading)
+        for name, written in reading.times.items():
+            values, leaf = reading.values[name], self._types[name]
+            same = come_back(list(written.values()), [values[row] for row in written], leaf.bound)
+            reading.otherwise += [row for row, is_same in zip(written, same, strict=True) if not is_same]
         built = {name: self._array(name, values, len(texts)) for name, values in reading.values.items()}
         return DumbStats(built, dict(reading.lost), reading.more, reading.otherwise)
 
@@ -122,7 +131,9 @@ def _walk(content: dict[str, Any], tree: _Tree, row: int, reading: _Reading) -> 
             known, exact = parse(value)
             if known is not None:
                 reading.values[name][row] = known
-                if not comes_back(value, known):
+                if comes_back is None:
+                    reading.times[name][row] = value
+                elif not comes_back(value, known):
                     reading.otherwise.append(row)
             if not exact:
                 reading.lost[name].append(row)
@@ -133,7 +144,7 @@ def _walk(content: dict[str, Any], tree: _Tree, row: int, reading: _Reading) -> 
 
 
 def _says(value: Any) -> bool:
-    """Whether anything but null stands in a value."""
+    """Whether a value holds anything but null."""
     return any(map(_says, value.values())) if isinstance(value, dict) else value is not None
 
 
@@ -169,15 +180,15 @@ def _parser(leaf: Leaf, kind: str) -> _Parse:
     return _text
 
 
-def _form(leaf: Leaf) -> _ComesBack:
-    """Whether a value of a column is given back in the form that it was written in."""
+def _form(leaf: Leaf) -> _ComesBack | None:
+    """Whether a value of a column is given back in the form that it was written in; None for times."""
     match leaf.type:
         case PrimitiveType("float"):
             return lambda value, known: float(str(np.float32(known))) == known and _is_same_number(value, known)
         case PrimitiveType("double"):
             return _is_same_number
         case PrimitiveType("date" | "timestamp" | "timestamp_ntz"):
-            return lambda value, known: is_as_written(value, known, leaf.bound)
+            return None
         case DecimalType():
             return lambda value, known: type(value) is not str
     return _always
@@ -204,14 +215,13 @@ def _float(value: Any) -> Value:
         number = float(value)
     except OverflowError:
         return _UNKNOWN
-    return (number, True) if np.isfinite(number) else _UNKNOWN
+    return (number, True) if math.isfinite(number) else _UNKNOWN
 
 
 def _single(value: Any) -> Value:
     """Rounded to the nearest float; what is beyond its range is unknown."""
     number, exact = _float(value)
-    with np.errstate(over="ignore"):
-        beyond = exact and np.isfinite(number) and np.isinf(np.float32(number))
+    beyond = exact and _FLOATS_END <= abs(number) < math.inf
     return _UNKNOWN if beyond else (number, exact)
 
 

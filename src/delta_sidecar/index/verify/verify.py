@@ -1,15 +1,16 @@
-"""Verify an index: every byte, every count, and every file and bound against a dumb replay of the log.
+"""Verify an index: every byte, every count, and every file and bound against a simple replay of the log.
 
-Both sides become digests (a few dozen bytes a file), so that ten million files need no object each. Files whose digests
-differ are read once more, to say what is off.
+Both sides become digests (a few dozen bytes per file), so ten million files do not need an object each. Files whose
+digests differ are read once more, to report the difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from delta_sidecar.errors import (
     VersionNotFoundError,
 )
 from delta_sidecar.index.build.build_job import schema_hash
-from delta_sidecar.index.format.index_columns import STATS_JSON, path_of, whole
+from delta_sidecar.index.format.index_columns import STATS_JSON, one_array, path_of
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import manifest_name
 from delta_sidecar.index.format.manifest import Manifest, layout_of, totals
@@ -51,7 +52,7 @@ from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
 
 _AT_ONCE: Final = 10_000
-"""Files that are looked at again together."""
+"""Files that are checked again at a time."""
 _EXTRA_KEY: Final = "extra\0"
 _EXTRA: Final = 8
 """Of an index row: it has stats of a column that the table does not have any more."""
@@ -59,7 +60,7 @@ _EXTRA: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify_index` looked at, and what differs from the log.
+    """The result of `verify_index`: the index that was checked, and its differences from the log.
 
     Example:
         >>> from delta_sidecar import build_index, verify_index
@@ -70,23 +71,29 @@ class VerifyReport:
     """
 
     version: int | None
-    """Of the index; None where there is none."""
+    """The version of the index; None if there is no index."""
     files: int
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    """What is not as it could be, and does no harm."""
+    """Findings that are not problems."""
     manifest: str | None = None
-    """Path of the manifest, below the table."""
+    """Path of the manifest, relative to the table."""
     parts: int = 0
     user_metadata: Mapping[str, str] = field(default_factory=dict)
-    """The users' own metadata in the manifest."""
+    """Your own metadata in the manifest."""
 
     @property
     def ok(self) -> bool:
+        """Whether the index agrees with the log."""
         return not self.problems
 
 
-def verify_index(store: Store, version: int | None = None, most_named: int = 20) -> VerifyReport:
+Progress: TypeAlias = Callable[[str], None]
+
+
+def verify_index(
+    store: Store, version: int | None = None, most_named: int = 20, progress: Progress = lambda message: None
+) -> VerifyReport:
     """Check the index of a version, or the newest one; at most `most_named` files that differ are named."""
     head = load_snapshot(store, version)
     manifests = [entry for entry in listed_manifests(store) if version is None or entry[0] == version]
@@ -94,8 +101,8 @@ def verify_index(store: Store, version: int | None = None, most_named: int = 20)
         what = "no index" if version is None else f"no index of version {version}"
         return VerifyReport(version, 0, (f"{what}; build it with `sidecar build`",))
     notes = [
-        f"{directory}/{manifest_name(newer)} is of a table that was here before: it is beyond the newest version, "
-        f"{head.version}, and is not read"
+        f"{directory}/{manifest_name(newer)} belongs to an earlier table: its version is above the newest, "
+        f"{head.version}; it is ignored"
         for newer, directory, _ in manifests
         if newer > head.version
     ]
@@ -107,7 +114,7 @@ def verify_index(store: Store, version: int | None = None, most_named: int = 20)
     try:
         manifest = read_manifest(store, directory, newest)
         snapshot = head if newest == head.version else _at(store, newest, path)
-        check = _Check(snapshot, directory, manifest, layout_of(manifest), most_named, latest=version is None)
+        check = _Check(snapshot, directory, manifest, layout_of(manifest), most_named, version is None, progress)
     except CorruptIndexError as error:
         return VerifyReport(newest, 0, (str(error),), (), path)
     check.notes += notes
@@ -127,7 +134,7 @@ def _at(store: Store, version: int, path: str) -> Snapshot:
     try:
         return load_snapshot(store, version)
     except (CorruptTableError, VersionNotFoundError, ObjectNotFoundError) as error:
-        raise CorruptIndexError(f"{path} is stale: its version cannot be rebuilt any more ({error})") from None
+        raise CorruptIndexError(f"{path} is stale: its version can no longer be rebuilt ({error})") from None
 
 
 @dataclass(slots=True)
@@ -138,6 +145,7 @@ class _Check:
     layout: IndexLayout
     most_named: int
     latest: bool
+    progress: Progress
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -166,7 +174,7 @@ class _Check:
         """To the very commit file, or at least to the table's id."""
         if self.manifest.table_id != self.snapshot.metadata.id:
             self.problems.append(
-                f"{self.name} is stale: it is of table {self.manifest.table_id}, and this one is "
+                f"{self.name} is stale: it belongs to table {self.manifest.table_id}, and this is table "
                 f"{self.snapshot.metadata.id}; build the index again"
             )
             return
@@ -176,8 +184,8 @@ class _Check:
             self.notes.append(f"{self.name} is bound by the table's id alone: its commit file is gone")
         elif built_at is None:
             self.problems.append(
-                f"{self.name} says that commit {self.manifest.version} was gone when the index was built, and it is "
-                "there; build the index again"
+                f"{self.name} says that commit {self.manifest.version} did not exist when the index was built, but it "
+                "does now; build the index again"
             )
         elif meta.size != built_at.size:
             self.problems.append(
@@ -199,21 +207,21 @@ class _Check:
         if _metadata(manifest.metadata) != _metadata(known.metadata):
             yield f"{self.name} has other metadata than version {manifest.version} of the table"
         if manifest.schema_hash != schema_hash(manifest.metadata.schemaString):
-            yield f"{self.name} has a schema hash that is not its schema's"
+            yield f"{self.name}: its schema hash does not match its schema"
 
     def _sums(self) -> Iterator[str]:
         manifest = self.manifest
         if (manifest.files, manifest.bytes, manifest.records) != totals(manifest.parts):
-            yield f"{self.name}: its totals are not those of its parts"
-        names = [part.id for part in manifest.parts]
-        yield from (f"{self.name} names part {name} twice" for name in sorted({n for n in names if names.count(n) > 1}))
+            yield f"{self.name}: its totals do not match its parts"
+        names = Counter(part.id for part in manifest.parts)
+        yield from (f"{self.name} names part {name} twice" for name in sorted(n for n in names if names[n] > 1))
         try:
             highs = PartOrder.of(manifest.parts, self.layout.sort).highs
         except CorruptIndexError as error:
             yield f"{self.name}: {error}"
             return
         if any(left is None or left < right for left, right in pairwise(highs) if right is not None):
-            yield f"{self.name}: its parts are not in the order of their keys"
+            yield f"{self.name}: its parts are not sorted by key"
 
     def _hint(self) -> None:
         hint = read_hint(self.store, self.directory)
@@ -222,10 +230,11 @@ class _Check:
             self.notes.append(f"the hint {self.directory}/_last_index does not name this index ({state})")
 
     def _parts(self, reader: RowReader) -> Digested | None:
-        """The digests of all rows; None where a part cannot be read."""
+        """The digests of all rows; None if a part cannot be read."""
         digests = DigestList()
         broken = False
-        for part in self.manifest.parts:
+        for number, part in enumerate(self.manifest.parts):
+            self.progress(f"{number:,} of {len(self.manifest.parts):,} parts of the index checked")
             try:
                 files = part_files(self.store, self.directory, part)
                 check_files(files, part)
@@ -248,8 +257,8 @@ class _Check:
         if len(off):
             path = rows.column("path")[int(off[0])].as_py()
             self.notes.append(
-                f"part {part.id}: the time bounds of {len(off):,} files contradict their bucket ({path}, for one); "
-                "no range of time is derived from it there; look who wrote them"
+                f"part {part.id}: the time bounds of {len(off):,} files contradict their bucket (for example {path}); "
+                "readers do not prune by the bucket there; check which writer wrote them"
             )
 
     def rows(self, part: PartEntry) -> pa.Table:
@@ -265,8 +274,8 @@ class _Check:
             if path and kind != "partition":
                 leaf = leaves.get(tuple(path))
                 if leaf is None or rows.schema.field(index).type != now.schema.field(index).type:
-                    extra |= np.asarray(whole(rows.column(index)).is_valid())
-        return {name: whole(now.column(name)) for name in now.column_names}, extra.astype(np.uint8) * _EXTRA
+                    extra |= np.asarray(one_array(rows.column(index)).is_valid())
+        return {name: one_array(now.column(name)) for name in now.column_names}, extra.astype(np.uint8) * _EXTRA
 
     def keys(self, columns: dict[str, pa.Array]) -> list[bytes]:
         maker = KeyMaker(self.store.root_uri)
@@ -286,18 +295,19 @@ def _metadata(metadata: Metadata) -> tuple[Any, ...]:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Index rows against the log's."""
+    """Compares index rows with the log's."""
 
     check: _Check
     reader: RowReader
     index: Digested
 
     def differences(self) -> list[str]:
-        """What differs, the first of it told file by file."""
+        """The differences; the first ones are named file by file."""
         log = self._log()
         suspects = _suspects(log, self.index)
         lines: list[str] = []
         for at in range(0, len(suspects), _AT_ONCE):
+            self.check.progress(f"{at:,} of {len(suspects):,} differing files checked again")
             lines += self._look(suspects[at : at + _AT_ONCE])
             if len(lines) > (most := self.check.most_named):
                 rest = len(lines) - most + max(0, len(suspects) - at - _AT_ONCE)
@@ -308,12 +318,15 @@ class _Comparison:
         """The log's rows. A broken checkpoint means the next base, as for every reader."""
         while True:
             try:
-                return live_digests(self.check.snapshot, self.reader)
+                return live_digests(self.check.snapshot, self.reader, self._say_replayed)
             except CorruptLogError as error:
                 if self.check.snapshot.segment.base is None:
                     raise
                 self.check.notes.append(f"{self.check.snapshot.segment.base} was not used: {error}")
                 self.check.snapshot, _ = self.check.snapshot.on_older_base()
+
+    def _say_replayed(self, adds: int) -> None:
+        self.check.progress(f"{adds:,} of about {self.check.manifest.files:,} files of the log replayed")
 
     def _look(self, keys: Sequence[bytes]) -> list[str]:
         wanted = set(keys)
@@ -323,7 +336,7 @@ class _Comparison:
         for key in keys:
             ours = indexed.get(key, [])
             if key not in logged:
-                lines += [f"{_name(ours[0])} is in the index and not live" if ours else "a file is not live"]
+                lines += [f"{_name(ours[0])} is in the index but not live" if ours else "a file is not live"]
             elif len(ours) != 1:
                 rows, row = logged[key]
                 path = rows.columns["path"][row].as_py()
@@ -395,5 +408,5 @@ def _differences(logged: tuple[LogRows, int], ours: dict[str, Any], reader: RowR
     if text is not None and kept is not None and kept != text:
         lines.append(f"{_name(ours)}: its stats_json is not the text of the log")
     if kept is None and (flags & LOST or (flags & MORE and not ours[_EXTRA_KEY])):
-        lines.append(f"{_name(ours)}: its stats say more than the index holds, and their text was not kept")
+        lines.append(f"{_name(ours)}: its stats have values that the index lacks, and their text was not kept")
     return lines
