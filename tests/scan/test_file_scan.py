@@ -184,7 +184,7 @@ def test_the_plan_says_what_and_why(table: DeltaTable) -> None:
     text = scan.explain()
     for part in ("classic checkpoint 1", "2 commits (2 to 3)", "reverse:", "x > 5", "limit      2"):
         assert part in text, part
-    assert "forward: asked for" in table.scan_files(strategy="forward").explain()
+    assert "forward: as requested" in table.scan_files(strategy="forward").explain()
 
 
 def test_a_partition_predicate_asks_for_no_stats(table: DeltaTable) -> None:

@@ -112,6 +112,32 @@ def test_a_better_base_that_came_in_between_is_not_used(tmp_path: Path, later: s
     assert begun + paths(rest) == whole
 
 
+@pytest.mark.parametrize("checkpoint", [None, 2, HEAD])
+def test_an_index_goes_on_after_a_newer_one_was_built(tmp_path: Path, checkpoint: int | None) -> None:
+    made = make_table(tmp_path, checkpoint=checkpoint, vectors=True)
+    table = DeltaTable(made.root, options={"delta.sidecar.batch_size": 1})
+    whole = paths(table.scan_files())
+    cuts = [cut_after(table.scan_files(), batches) for batches in range(0, len(whole) + 1, 4)]
+    index(made)
+    shared_cache.clear()
+    newer = DeltaTable(made.root, version=HEAD)
+    assert newer.scan_files().plan.base.startswith(f"index {HEAD},")
+    for begun, position in cuts:
+        rest = newer.scan_files(after=ScanPosition.from_json(position.to_json()))
+        assert rest.plan.base == position.base
+        assert begun + paths(rest) == whole
+
+
+def test_an_older_index_that_is_gone_is_named(tmp_path: Path) -> None:
+    made = make_table(tmp_path, checkpoint=2)
+    _, position = cut_after(DeltaTable(made.root).scan_files(), 2)
+    index(made)
+    made.manifest.unlink()
+    shared_cache.clear()
+    with pytest.raises(PositionError, match=r"a listing of index 5, .*, which changed or is gone"):
+        DeltaTable(made.root).scan_files(after=position)
+
+
 def test_a_base_that_is_gone_is_named(tmp_path: Path) -> None:
     made = make_table(tmp_path, checkpoint=2)
     _, position = cut_after(DeltaTable(made.root).scan_files(), 2)
@@ -119,7 +145,7 @@ def test_a_base_that_is_gone_is_named(tmp_path: Path) -> None:
         file.unlink()
     shared_cache.clear()
     with pytest.raises(
-        PositionError, match=r"the position is of a listing of index 5, .*, which is not there as it was"
+        PositionError, match=r"the position belongs to a listing of index 5, .*, which changed or is gone"
     ):
         DeltaTable(made.root).scan_files(after=position)
 
@@ -145,10 +171,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     table = DeltaTable(made.root)
     _, position = cut_after(table.scan_files("x >= 1"), 1)
     for scan, says in [
-        (lambda: DeltaTable(other.root).scan_files("x >= 1", after=position), "of another table"),
+        (lambda: DeltaTable(other.root).scan_files("x >= 1", after=position), "belongs to another table"),
         (
             lambda: DeltaTable(made.root, version=6).scan_files("x >= 1", after=position),
-            f"of version {HEAD}, this is version 6; open the table with version={HEAD}",
+            f"belongs to version {HEAD}, this is version 6; open the table with version={HEAD}",
         ),
         (lambda: table.scan_files("x >= 2", after=position), "with another predicate"),
         (lambda: table.scan_files(after=position), "with another predicate"),

@@ -1,12 +1,12 @@
-"""What every base offers: a plan of what is to be read of it for a request, and then its live files.
+"""The interface of a base: a plan of what to read for a request, and then the live files.
 
 A base holds all files of a version: a checkpoint, an index. `live_files` walks the commits after it and asks it for the
-files that these do not hide; where it turns out broken, it asks the next one.
+files that these do not hide; if the base turns out to be broken, it asks the next one.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import Replay
+from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.storage.store import Store
 
 Tier: TypeAlias = Literal["index", "footer", "checkpoint"]
@@ -22,17 +23,17 @@ Tier: TypeAlias = Literal["index", "footer", "checkpoint"]
 
 @dataclass(frozen=True, slots=True)
 class LiveRows:
-    """Live files that may match, and how many live ones were looked at."""
+    """Live files that may match, and the number of live files before pruning."""
 
     rows: pa.RecordBatch
     considered: int
     is_projected: bool = False
-    """Whether the rows have the columns of the output already."""
+    """Whether the rows already have the columns of the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """What a base will cost at most; None where that is not known before it is opened."""
+    """Upper bounds of what will be read of a base; None if it must be opened first."""
 
     row_groups: int | None
     bytes: int
@@ -41,7 +42,7 @@ class AtMost:
 
 @dataclass(slots=True)
 class BaseCounts:
-    """What was read of a base, of what."""
+    """How much of a base exists, and how much was read."""
 
     parts_total: int = 0
     parts_read: int = 0
@@ -50,7 +51,7 @@ class BaseCounts:
 
 
 class BasePlan(Protocol):
-    """What is to be read of a base for one request. It is run once."""
+    """What will be read of a base for one request. It runs once."""
 
     @property
     def tier(self) -> Tier: ...
@@ -62,33 +63,33 @@ class BasePlan(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that will be read, by name; none where the base has no parts."""
+        """The names of the parts that will be read; empty if the base has no parts."""
         ...
 
     @property
     def at_most(self) -> AtMost: ...
 
     def begin(self) -> None:
-        """Send for what is needed first, without waiting for it."""
+        """Start the first requests without waiting for them."""
         ...
 
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
-        """The live files. `CorruptLogError` or `CorruptIndexError` where the base is broken."""
+        """The live files. Raises `CorruptLogError` or `CorruptIndexError` if the base is damaged."""
         ...
 
     def hide_rows_out(self, replay: Replay) -> bool:
-        """Hide the files that are out already, so that another base may go on; False if that cannot be done."""
+        """Hide the files that were already returned, so another base can continue; False if that is impossible."""
         ...
 
     def close(self) -> None:
-        """Send for nothing more."""
+        """Start no more requests."""
         ...
 
 
-class Base(ABC):
-    """All live files of a version, held elsewhere than in the log."""
+class ListableBase(OtherBase):
+    """A base outside the log, such as an index. Checkpoints are planned by `CheckpointPlan`."""
 
     @abstractmethod
     def plan(self, store: Store, request: FileRequest) -> BasePlan:
-        """What is to be read for a request; nothing is read here."""
+        """What will be read for a request; nothing is read here."""
         ...

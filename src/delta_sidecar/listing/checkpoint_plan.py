@@ -1,4 +1,4 @@
-"""The live files of a checkpoint: its rows under the mask, pruned, decoded on two threads where that pays."""
+"""The live files of a checkpoint: its rows that the mask does not hide, pruned, decoded on two threads if that pays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delta_sidecar.storage.metered import MeteredStore
 
 
 class CheckpointPlan:
-    """All row groups of a checkpoint that may hold files: which these are, its footers tell when it is opened."""
+    """All row groups of a checkpoint that may hold files; its footers tell which, when it is opened."""
 
     tier: Tier = "checkpoint"
     parts: tuple[str, ...] = ()
@@ -34,12 +34,12 @@ class CheckpointPlan:
         return AtMost(groups, 0 if base is None else base.size)
 
     def begin(self) -> None:
-        """Nothing is known before its footers are read."""
+        """Starts nothing: what to read is known only after its footers were read."""
 
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         base = self._snapshot.open_base()
         assert base is not None
-        base_filter = replay.seal()
+        base_filter = replay.base_filter()
         lanes = Interleaved([base_filter.live(lane) for lane in self._lanes(base)])
         try:
             for rows in lanes:
@@ -51,7 +51,7 @@ class CheckpointPlan:
             base.close()
 
     def hide_rows_out(self, replay: Replay) -> bool:
-        """Which rows are out is not kept: there may be ten million."""
+        """False once rows were returned: which ones is not kept, because there may be ten million."""
         return not self._is_out
 
     def close(self) -> None:

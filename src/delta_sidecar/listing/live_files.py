@@ -1,5 +1,5 @@
-"""The live files of a version: the commits after its base newest first, then the base, then, where that is broken, the
-next one. The one place where a listing goes from base to base."""
+"""The live files of a version: first the commits after its base, newest first, then the base. If the base is broken,
+the listing continues with the next one; only this module changes the base."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import logging
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
-from delta_sidecar.errors import CorruptIndexError, CorruptLogError, LogGapError, VersionNotFoundError
-from delta_sidecar.listing.base import Base, BaseCounts, BasePlan, LiveRows
+from delta_sidecar.errors import (
+    CorruptIndexError,
+    CorruptLogError,
+    DeltaSidecarError,
+    LogGapError,
+    VersionNotFoundError,
+)
+from delta_sidecar.listing.base import BaseCounts, BasePlan, ListableBase, LiveRows
 from delta_sidecar.listing.request import FileRequest
-from delta_sidecar.log.commits import CommitBytes, rows_of
+from delta_sidecar.log.commits import CommitBytes, rows_of_adds
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange
@@ -25,9 +31,10 @@ from delta_sidecar.settings import Settings
 _log = logging.getLogger(__name__)
 
 _MERGED_ROWS = 10_000
-"""Rows of small commits that are put together."""
+"""Rows of small commits that are merged into one batch."""
 
-Broken: TypeAlias = CorruptLogError | CorruptIndexError
+BROKEN = (CorruptLogError, CorruptIndexError)
+"""The errors of a damaged base, after which the listing continues on the next one."""
 
 
 @dataclass(slots=True)
@@ -35,12 +42,12 @@ class Progress:
     """How far a listing has come."""
 
     tier: str = "log"
-    """Where the files come from: of the base that is read, or was; `log` before that, and where there is none."""
+    """The kind of base being read; `log` until one is read, or if there is none."""
     fallback_reason: str | None = None
     is_broken: bool = False
-    """Whether the base that was to be read turned out broken."""
+    """Whether the planned base is damaged."""
     fallbacks: list[str] = field(default_factory=list)
-    """What was read in place of each base that turned out broken."""
+    """What was read instead of each damaged base."""
     commits_total: int = 0
     commits_read: int = 0
     mask_size: int = 0
@@ -48,7 +55,7 @@ class Progress:
 
 
 def plan_base(snapshot: Snapshot, request: FileRequest) -> BasePlan | None:
-    """What is to be read of a version's base for a request; None where it has none."""
+    """The plan of what to read of a version's base for a request; None if it has no base."""
     base = snapshot.segment.base
     if base is None:
         return None
@@ -56,7 +63,7 @@ def plan_base(snapshot: Snapshot, request: FileRequest) -> BasePlan | None:
         from delta_sidecar.listing.checkpoint_plan import CheckpointPlan
 
         return CheckpointPlan(snapshot, request)
-    if not isinstance(base, Base):
+    if not isinstance(base, ListableBase):
         raise TypeError(f"{base} cannot be listed")
     return base.plan(snapshot.store, request)
 
@@ -74,7 +81,7 @@ class LiveFiles:
     """One walk over the live files of a snapshot that may match."""
 
     def __init__(self, snapshot: Snapshot, request: FileRequest, base: BasePlan | None, at_once: bool) -> None:
-        """`base` is the plan of the snapshot's own base; `at_once` reads all commits before a file of them is given."""
+        """`base` is the plan of the snapshot's own base; `at_once` reads all commits before the first file."""
         self._snapshot = snapshot
         self._request = request
         self._base = base
@@ -87,7 +94,7 @@ class LiveFiles:
     def __iter__(self) -> Iterator[LiveRows]:
         base = self._base
         try:
-            if base is not None and not self._request.order.paged:
+            if base is not None and not self._request.order.is_limited:
                 base.begin()
             yield from self._commits(self._snapshot.segment.commits)
             while base is not None:
@@ -107,19 +114,19 @@ class LiveFiles:
             yield rows
         self.progress.commits_read, self.progress.mask_size = self._tail.walk.read, self._replay.mask_size
 
-    def _rows_of(self, base: BasePlan) -> Generator[LiveRows, None, Broken | None]:
-        """The live files of a base. Where it turns out broken and another may go on: why."""
+    def _rows_of(self, base: BasePlan) -> Generator[LiveRows, None, DeltaSidecarError | None]:
+        """The live files of a base. Returns the error if the base is damaged and another can continue."""
         self.progress.tier, self.progress.base = base.tier, base.counts
         try:
             yield from base.rows(self._replay)
             return None
-        except (CorruptLogError, CorruptIndexError) as error:
+        except BROKEN as error:
             if not base.hide_rows_out(self._replay):
                 raise
             return error
 
-    def _take_next_base(self, error: Broken) -> tuple[CommitRange, ...]:
-        """Go on with the next base; the commits between it and the broken one."""
+    def _take_next_base(self, error: DeltaSidecarError) -> tuple[CommitRange, ...]:
+        """Continue on the next base. Returns the commits between it and the damaged one."""
         self.progress.tier, self.progress.fallback_reason, self.progress.is_broken = "log", str(error), True
         _log.warning("%s was not used: %s", self._snapshot.segment.base, error)
         try:
@@ -127,31 +134,32 @@ class LiveFiles:
         except (LogGapError, VersionNotFoundError):
             raise error from None
         self.progress.commits_total += len(older)
-        self.progress.fallbacks.append(str(self._snapshot.segment.base))
+        base = self._snapshot.segment.base
+        self.progress.fallbacks.append("the log alone" if base is None else str(base))
         return older
 
 
 class _Tail:
-    """The live adds of commits that may match, as rows: pruned as the objects they are."""
+    """The live adds of the tail that may match, pruned before they become rows."""
 
     def __init__(self, request: FileRequest, commits: CommitBytes, maker: KeyMaker, replay: Replay) -> None:
         self._request = request
-        ahead = 2 if request.order.paged else None
+        ahead = 2 if request.order.is_limited else None
         self.walk = TailWalk(commits, maker, replay, request.source.names, ahead)
 
     def rows(self, commits: Sequence[CommitRange], at_once: bool) -> Iterator[LiveRows]:
-        """The live adds of commits, newest first; `at_once` reads all of them before the first is given."""
-        if self._request.order.paged and not at_once:
+        """The live adds of commits, newest first; `at_once` reads all commits before the first is returned."""
+        if self._request.order.is_limited and not at_once:
             return (self._pruned([adds]) for adds in self.walk.one_by_one(commits))
         most = min(_MERGED_ROWS, self._request.order.batch_size)
         together = self.walk.together(commits, most, alone=0 if at_once else 1)
         return map(self._pruned, list(together) if at_once else together)
 
     def _pruned(self, held: list[AddsOfCommit]) -> LiveRows:
-        """Adds of some commits that may match, as rows."""
+        """The adds of some commits that may match, as rows."""
         count = sum(len(adds) for _, adds in held)
         if self._request.pruning is None:
-            return LiveRows(rows_of(held, self._request.source.names), count)
+            return LiveRows(rows_of_adds(held, self._request.source.names), count)
         keep = iter(self._request.add_pruner.passing([add for _, adds in held for add in adds]).tolist())
         kept: list[tuple[str, Any]] = [(path, list(compress(adds, keep))) for path, adds in held]
-        return LiveRows(rows_of(kept, self._request.settled_source.names), count)
+        return LiveRows(rows_of_adds(kept, self._request.settled_source.names), count)

@@ -1,15 +1,18 @@
-"""What is asked of the live files of a version: which columns, which files, how many, and how far ahead to read."""
+"""The request of a listing: which columns, which files, how many, and how far ahead to read."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from delta_sidecar.errors import OptionError
 from delta_sidecar.log.checkpoint_rows import FileColumns
 from delta_sidecar.log.protocol import supports_generated_columns
 from delta_sidecar.log.snapshot import Snapshot
@@ -23,24 +26,24 @@ if TYPE_CHECKING:
     from delta_sidecar.pruning.file_pruner import FilePruner
 
 _LANES = min(2, os.cpu_count() or 1)
-"""Threads that decode a checkpoint: more cost memory in proportion and soon wait for each other."""
+"""Threads that decode a checkpoint: more take more memory, and soon wait for each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingOrder:
-    """How a base is read, as far as the order of its files depends on it."""
+    """How a base is read, as far as this decides the order of its files."""
 
-    paged: bool
-    """Whether few files are wanted: those of an index come in the order of its keys."""
+    is_limited: bool
+    """Whether there is a limit. If so, the files of an index come in the order of its keys."""
     lanes: int
-    """Threads that decode a checkpoint and take turns."""
+    """Threads that decode a checkpoint; their batches alternate."""
     batch_size: int
-    """Rows read at a time, in each turn."""
+    """Rows of a batch, in each lane."""
 
 
 @dataclass(frozen=True)
 class FileRequest:
-    """Made once for a listing, and read by whatever the files come from."""
+    """Made once for a listing; every base is read for it."""
 
     output: tuple[str, ...]
     """The columns of the listing."""
@@ -49,9 +52,9 @@ class FileRequest:
     limit: int | None = None
     settings: Settings = field(default_factory=Settings)
     stats_batch_size: int = 2_048
-    """Rows read at a time when each carries a kilobyte of JSON stats."""
+    """Rows of a batch that has JSON stats, about a kilobyte in each row."""
     resumed: ReadingOrder | None = None
-    """The order of the listing that this one goes on with."""
+    """The order of the listing that this one resumes."""
 
     @classmethod
     def of(
@@ -84,12 +87,12 @@ class FileRequest:
 
     @cached_property
     def source(self) -> FileColumns:
-        """What must be read to prune and to give the columns."""
+        """The columns that are needed to prune and to return the output."""
         return source_columns(self.output, None if self.pruning is None else self.pruner)
 
     @cached_property
     def settled_source(self) -> FileColumns:
-        """What is left to read where the stats have decided already."""
+        """The columns that are still needed after files were pruned by their stats."""
         if self.pruning is None:
             return self.source
         return source_columns(self.output, self.pruner, stats_are_settled=True)
@@ -102,9 +105,18 @@ class FileRequest:
 
     @cached_property
     def order(self) -> ReadingOrder:
-        """Parsing stats takes longer than decoding, and few files need no help: such checkpoints have one lane."""
+        """One lane if stats are parsed (slower than decoding) or a limit is set; otherwise two."""
         if self.resumed is not None:
             return self.resumed
-        paged, has_stats, most = self.limit is not None, "stats" in self.source.names, self.settings.batch_size
+        is_limited, has_stats, most = self.limit is not None, "stats" in self.source.names, self.settings.batch_size
         size = min(most, self.stats_batch_size) if has_stats else most
-        return ReadingOrder(paged, 1 if has_stats or paged else _LANES, size)
+        return ReadingOrder(is_limited, 1 if has_stats or is_limited else _LANES, size)
+
+
+def checked_limit(limit: Any) -> int | None:
+    """The limit, cut to the greatest possible count; `OptionError` if it is not a count."""
+    if limit is None:
+        return None
+    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
+        raise OptionError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
+    return min(int(limit), sys.maxsize)

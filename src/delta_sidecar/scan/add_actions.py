@@ -1,4 +1,4 @@
-"""Live files as `deltalake` shows its add actions: a row a file, with typed partition values and statistics.
+"""Live files in the form of `deltalake`'s add actions: one row per file, with typed partition values and statistics.
 
 The columns follow from the schema and the properties of the table. A leaf has statistics if it is one of the first
 `delta.dataSkippingNumIndexedCols`, or if `delta.dataSkippingStatsColumns` names it; partition columns have none.
@@ -41,7 +41,8 @@ _NAME_PARTS: Final = re.compile(r"`((?:[^`]|``)*)`|([^`.,]+)|([.,])")
 
 def add_actions(snapshot: Snapshot, settings: Settings, flatten: bool) -> pa.Table:
     """One row for each live file. Statistics and partition values are structs, or with `flatten` columns with dotted
-    names. Structs of statistics are null where the log has none of the file, structs in them where no leaf is known."""
+    names. Structs of statistics are null where the log has none of the file, structs in them where it has no null count
+    and no bound of their leaves."""
     rows = _ActionRows(snapshot, settings.partition_timezone, flatten)
     with FileScan(snapshot, settings, columns=_COLUMNS) as scan:
         batches = [rows.made(batch) for batch in scan]
@@ -101,22 +102,22 @@ class _ActionRows:
                 minima[leaf.path] = presented(found.minimum, leaf, target)
                 maxima[leaf.path] = presented(found.maximum, leaf, target)
         return {
-            **self._grouped("null_count", null_counts, known),
-            **self._grouped("min", minima, known),
-            **self._grouped("max", maxima, known),
+            **self._grouped("null_count", null_counts, known, null_counts),
+            **self._grouped("min", minima, known, null_counts, minima, maxima),
+            **self._grouped("max", maxima, known, null_counts, minima, maxima),
         }
 
     def _partition_values(self, listed: pa.RecordBatch) -> Values:
         maps = listed.column("partition_values")
         return {(field.name,): partition_array(maps, field, self._timezone) for field in self._partition}
 
-    def _grouped(self, name: str, values: Values, known: pa.BooleanArray | None) -> dict[str, pa.Array]:
+    def _grouped(self, name: str, values: Values, known: pa.BooleanArray | None, *facts: Values) -> dict[str, pa.Array]:
         """One struct of that name, or its leaves as columns; nothing for a group without leaves."""
         if not values:
             return {}
         if self._flatten:
             return {".".join((name, *path)): array for path, array in values.items()}
-        return {name: _struct(values, known)}
+        return {name: _struct(values, known, facts)}
 
 
 def _with_statistics(leaves: Sequence[Column], properties: Mapping[str, str]) -> list[Column]:
@@ -156,16 +157,22 @@ def _booleans(values: Sequence[bool | None]) -> pa.BooleanArray:
     return arrays.primitives(values, pa.int8(), np.int8).cast(pa.bool_())
 
 
-def _struct(values: Values, known: pa.BooleanArray | None) -> pa.StructArray:
-    """Leaves as one struct; a struct within it is null where all its leaves are."""
+def _struct(values: Values, known: pa.BooleanArray | None, facts: Sequence[Values]) -> pa.StructArray:
+    """Leaves as one struct, null where it is not `known`; a struct within it is null where no fact below it is known.
+
+    Writers count the nulls of every column they know, so a struct whose values are all null has facts, and one that
+    the table got after the file was written has none.
+    """
     children: dict[str, Values] = {}
     for path, array in values.items():
         children.setdefault(path[0], {})[path[1:]] = array
-    made = {name: below[()] if () in below else _struct(below, _any_known(below)) for name, below in children.items()}
+    made = {name: below[()] if () in below else _inner(name, below, facts) for name, below in children.items()}
     fields = [pa.field(name, array.type) for name, array in made.items()]
     mask = None if known is None else pc.invert(known)
     return pa.StructArray.from_arrays(list(made.values()), fields=fields, mask=mask)
 
 
-def _any_known(values: Values) -> pa.BooleanArray:
-    return reduce(pc.or_, [array.is_valid() for array in values.values()])
+def _inner(name: str, values: Values, facts: Sequence[Values]) -> pa.StructArray:
+    below = [{path[1:]: array for path, array in fact.items() if path[0] == name} for fact in facts]
+    known = reduce(pc.or_, [array.is_valid() for fact in below for array in fact.values()])
+    return _struct(values, known, below)

@@ -1,4 +1,4 @@
-"""Files as Python objects, for who asks: made a batch at a time, with what is alike shared."""
+"""Files as Python objects, made batch by batch. Files of one partition share their partition values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_VALUES = PartitionValues()
 
 
 class FileInfo(msgspec.Struct, gc=False, frozen=True):
-    """One live file. Columns that were not asked for are None; so is what the log does not say.
+    """One live file. A field is None if its column was not requested, or if the log has no value.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -47,7 +47,7 @@ class FileInfo(msgspec.Struct, gc=False, frozen=True):
     modification_time: int | None = None
     """Milliseconds since the epoch."""
     partition_values: Mapping[str, str | None] = _NO_VALUES
-    """By physical name, as in the log; shared between files of one partition, and not to be changed."""
+    """By physical name, as in the log. Files of one partition share it, so it cannot be changed."""
     deletion_vector: DeletionVector | None = None
     num_records: int | None = None
     stats: str | None = None

@@ -1,31 +1,30 @@
-"""The stream of live files: newest commits first, then the base; a limit or a closed stream stops the reading."""
+"""The stream of live files: newest commits first, then the base. A limit, or closing the stream, stops the reading."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError, OptionError
+from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.index.read.opening import forget
 from delta_sidecar.listing.base import LiveRows
 from delta_sidecar.listing.live_files import LiveFiles
-from delta_sidecar.listing.request import FileRequest
+from delta_sidecar.listing.request import FileRequest, checked_limit
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pruning.listing_columns import output_schema, project
 from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 from delta_sidecar.scan.scan_metrics import ScanMetrics
-from delta_sidecar.scan.scan_plan import ScanPlan, counted, make_plan, sized
+from delta_sidecar.scan.scan_plan import ScanPlan, as_lines, make_plan
 from delta_sidecar.scan.scan_position import ScanPosition, Track, check_position, on_base_of, position_of
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.metered import Cost, MeteredStore
+from delta_sidecar.texts import counted, sized
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.expression import Expression
@@ -34,13 +33,13 @@ _log = logging.getLogger(__name__)
 
 
 class FileScan(NotPickled):
-    """One listing of a snapshot's live files, as a stream of Arrow batches.
+    """One listing of the live files of a table, as a stream of Arrow batches.
 
-    Iterate it, or hand it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
+    Iterate it, or pass it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
     to stop early.
 
     Raises:
-        ConsumedStreamError: It was read to its end, closed, or handed on: it can be read once.
+        ConsumedStreamError: It was already read to its end, closed, or handed to another reader.
         CorruptTableError: The log is broken where the scan reads it.
         StorageError: The store cannot be reached.
 
@@ -69,7 +68,7 @@ class FileScan(NotPickled):
         self._after = after
         self._track = Track()
         self._walked = 0
-        """Files that the walk gave, of which some may not be handed out yet."""
+        """Files of the walk so far; some may not be returned yet."""
         self._request = request
         self._is_tracked = "path" in request.output
         self._schema = output_schema(request.output)
@@ -94,22 +93,28 @@ class FileScan(NotPickled):
 
     @property
     def position(self) -> ScanPosition:
-        """How far the listing was handed out: `scan_files(after=position)` of the same version goes on from there."""
+        """The position after the last batch returned; pass it to `scan_files(after=…)` at the same version."""
         if self._after is not None and self._track.files < self._after.files:
             return self._after
         return position_of(self._plan.snapshot, self._request, self._plan.condition, self._track)
 
     @property
     def metrics(self) -> ScanMetrics:
-        """What the scan has done so far."""
+        """Counters of what the scan has done so far."""
         cost = _cost(self._plan.snapshot) - self._cost_before
         self._metrics.note(self._live.progress, cost)
         return self._metrics
 
+    @property
+    def fallbacks(self) -> tuple[str, ...]:
+        """What was read instead of the planned base, if that is damaged."""
+        return tuple(self._live.progress.fallbacks)
+
     def headline(self) -> str:
         """What the scan reads, in one line: `reads 1 of 125 parts, 4 of 1,020 row groups, 1.2 MB; 3 ms`.
 
-        Before the scan has read anything these are bounds: `reads at most …`.
+        Before the scan has read anything these are bounds: `reads at most …`. If the base is damaged, the line begins
+        with what was read instead: `fell back to checkpoint 90: 1 of 1 row group …`.
         """
         done = self.metrics
         if not done.elapsed_s:
@@ -123,10 +128,15 @@ class FileScan(NotPickled):
             *([counted(done.commits_scanned, "commit")] if done.commits_scanned else []),
             sized(done.bytes_read),
         ]
-        return f"reads {', '.join(counts)}; {_duration(done.elapsed_s)}"
+        begun = f"fell back to {self.fallbacks[-1]}:" if self.fallbacks else "reads"
+        return f"{begun} {', '.join(counts)}; {_duration(done.elapsed_s)}"
 
     def explain(self) -> str:
         """A headline, the plan, and what the scan has done so far."""
+        return f"{self.headline()}\n{as_lines(self.facts())}"
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The lines of `explain` below the headline: names and values."""
         done = self.metrics
         counts = (
             f"{counted(done.files_emitted, 'file')} emitted, "
@@ -136,10 +146,20 @@ class FileScan(NotPickled):
             + f"{done.row_groups_read:,} of {counted(done.row_groups_total, 'row group')} read"
         )
         cost = f"{counted(done.requests, 'request')}, {sized(done.bytes_read)}, {_duration(done.elapsed_s)}"
-        fallback = f"\nfallback   {done.fallback_reason}" if done.fallback_reason else ""
-        return (
-            f"{self.headline()}\n{self.plan}\ntier       {done.tier}{fallback}\ndone       {counts}\ncost       {cost}"
-        )
+        return [
+            *([("fallback", done.fallback_reason)] if done.fallback_reason else []),
+            *self._planned(),
+            ("tier", done.tier),
+            ("done", counts),
+            ("cost", cost),
+        ]
+
+    def _planned(self) -> Iterator[tuple[str, str]]:
+        """The plan; after a fallback also the base that was read instead of the planned one."""
+        for name, value in self.plan.facts():
+            if self.fallbacks and name == "base":
+                yield name, f"{', then '.join(self.fallbacks)}, read instead of the planned base"
+            yield "planned" if self.fallbacks and name in ("base", "reads") else name, value
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         self._reading.begin()
@@ -180,7 +200,7 @@ class FileScan(NotPickled):
         self.close()
 
     def close(self) -> None:
-        """Stop: nothing is requested after this returns."""
+        """Stop reading; no request begins after this returns."""
         self._reading.close()
         self._batches.close()
 
@@ -190,7 +210,7 @@ class FileScan(NotPickled):
             if self._request.limit == 0:
                 return
             for live in self._live_or_restarted():
-                batch = self._emit(live, self._not_passed(live), emitted)
+                batch = self._limited_and_projected(live, self._not_passed(live), emitted)
                 if not batch.num_rows:
                     continue
                 emitted += batch.num_rows
@@ -221,8 +241,8 @@ class FileScan(NotPickled):
             self._track.compare(self._after)
         return rows.slice(to_pass)
 
-    def _emit(self, live: LiveRows, kept: pa.RecordBatch, emitted: int) -> pa.RecordBatch:
-        """Project and cut to the limit."""
+    def _limited_and_projected(self, live: LiveRows, kept: pa.RecordBatch, emitted: int) -> pa.RecordBatch:
+        """The rows up to the limit, with the columns of the listing."""
         self._metrics.files_considered += live.considered
         self._metrics.files_pruned += live.considered - live.rows.num_rows
         if self._request.limit is not None:
@@ -237,7 +257,8 @@ class FileScan(NotPickled):
             self._metrics.time_to_first_file_s = self._metrics.elapsed_s
 
     def _live_or_restarted(self) -> Iterator[LiveRows]:
-        """A listed file that is gone (a cleaner at work): the version is looked for once more, if nothing is out."""
+        """The live files. If a listed log file was deleted meanwhile, load the version once more, unless files were
+        already returned."""
         for again in (False, True):
             yielded = False
             try:
@@ -282,20 +303,11 @@ def _duration(seconds: float) -> str:
 
 
 def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
-    """A batch in pieces of so many rows at most."""
+    """A batch in pieces of at most `most` rows."""
     if batch.num_rows <= most:
         yield batch
     else:
         yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
-
-
-def checked_limit(limit: Any) -> int | None:
-    """The limit, no greater than any count can be; `OptionError` for what is none."""
-    if limit is None:
-        return None
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 0:
-        raise OptionError(f"limit is {limit!r}; it takes a whole number, 0 or more, or None for no limit")
-    return min(int(limit), sys.maxsize)
 
 
 def _cost(snapshot: Snapshot) -> Cost:

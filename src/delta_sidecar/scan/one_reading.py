@@ -1,4 +1,4 @@
-"""Streams that can be read once: whoever reads one again gets an error, never an empty answer."""
+"""Streams that can be read once: reading one again is an error, never an empty result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _AT_END: Final = "was read to its end"
 
 
 class OneReading:
-    """How far the one reading of a stream has come. A reader may stop and go on; at the end, after a failure, after
-    `close`, or once the stream is handed on to another reader, there is nothing to go on with."""
+    """The state of a stream that can be read once. A reader may pause and continue; but not after the end, a failure
+    or `close`, nor once the stream was handed to another reader."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -23,12 +23,12 @@ class OneReading:
         self._is_handed_on = False
 
     def begin(self) -> None:
-        """Called when someone wants to read: `ConsumedStreamError` if there is nothing to be read."""
+        """Called before reading starts: raises `ConsumedStreamError` if the stream cannot be read any more."""
         if self._end is not None or self._is_handed_on:
-            raise self._error(self._end or "was handed on to another reader")
+            raise self._error(self._end or "was handed to another reader")
 
     def hand_on(self) -> None:
-        """As `begin`, for a reader that takes the whole rest."""
+        """Like `begin`, for a reader that takes over the stream."""
         self.begin()
         self._is_handed_on = True
 
@@ -51,11 +51,11 @@ class OneReading:
         self._end = self._end or "was closed"
 
     def _error(self, why: str) -> ConsumedStreamError:
-        return ConsumedStreamError(f"this {self._stream} {why}; it can be read once: ask the table for another")
+        return ConsumedStreamError(f"this {self._stream} {why}; it can be read only once: ask the table for another")
 
 
 class NotPickled:
-    """A stream that is neither pickled nor copied: it is a reading under way."""
+    """A stream, which can be neither pickled nor copied."""
 
     def __reduce__(self) -> Any:
         raise InputError(

@@ -22,34 +22,33 @@ class ScanMetrics:
     """
 
     tier: str = "log"
-    """Where the base came from: `index` (by its manifest), `footer` (an index without one), `checkpoint`, `log` (no
-    base)."""
+    """Where the file list came from: `index`, `footer` (an index without its manifest), `checkpoint`, or `log`."""
     fallback_reason: str | None = None
     """Why a better base was not used."""
     strategy: str = ""
     commits_total: int = 0
     commits_scanned: int = 0
     files_considered: int = 0
-    """Live files looked at."""
+    """Live files that were compared with the predicate."""
     files_pruned: int = 0
-    """Live files the predicate left out."""
+    """Live files that cannot match the predicate."""
     files_emitted: int = 0
     parts_total: int = 0
     parts_read: int = 0
-    """Parts of the index of which rows were read."""
+    """Parts of the index from which rows were read."""
     row_groups_total: int = 0
     row_groups_read: int = 0
     mask_size: int = 0
-    """Keys that hide rows of the base."""
+    """File keys in newer commits, which hide rows of the base."""
     requests: int = 0
     bytes_read: int = 0
     time_to_first_file_s: float | None = None
     elapsed_s: float = 0.0
     complete: bool = False
-    """The scan came to its end or its limit."""
+    """Whether the scan reached its end or its limit."""
 
     def note(self, progress: Progress, cost: Cost) -> None:
-        """Take over how far the files have come, and what that has cost."""
+        """Update the counters from the progress and the cost of the scan."""
         self.tier, self.fallback_reason = progress.tier, progress.fallback_reason
         self.commits_total, self.commits_scanned = progress.commits_total, progress.commits_read
         self.mask_size = progress.mask_size

@@ -1,10 +1,11 @@
-"""The plan of a scan: what it will read, in which order and why. It can be printed and counted, and it is what runs.
+"""The plan of a scan: what it will read, in which order and why. It can be printed and counted, and the scan runs it.
 
-Commits and parts are known before anything of them is read; row groups, bytes and stats files are told as "at most".
+Commits and parts are known before they are read; for row groups, bytes and stats files the plan has upper bounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,10 @@ from delta_sidecar.errors import InputError, OptionError
 from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
+from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.settings import STRATEGIES
+from delta_sidecar.texts import counted, sized
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.expression import Expression
@@ -24,9 +27,9 @@ _SMALL_TAIL = 1 << 20
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScanPlan:
-    """What a scan will read, in which order, and why. `print` shows it, `as_dict` gives it to programs.
+    """What a scan will read, in which order, and why. `print` shows it; `as_dict` returns it for programs.
 
-    Pickled, it keeps what it says and nothing to run it with: no store, no credentials.
+    A pickled plan can be printed but not run: it has no store and no credentials.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -44,9 +47,9 @@ class ScanPlan:
     base_plan: BasePlan | None
 
     def run(self) -> LiveFiles:
-        """The walk that reads what the plan says. Once."""
+        """The iterator that reads what the plan says. It can be used once."""
         if "snapshot" not in vars(self):
-            raise InputError("a plan that was pickled cannot be run; ask its table for a scan")
+            raise InputError("a pickled plan cannot be run; call scan_files on the table")
         return LiveFiles(self.snapshot, self.request, self.base_plan, at_once=self.strategy == "forward")
 
     @cached_property
@@ -69,12 +72,12 @@ class ScanPlan:
 
     @cached_property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the index that will be read; none on another base."""
+        """The parts of the index that will be read; empty without an index."""
         return () if self.base_plan is None else self.base_plan.parts
 
     @cached_property
     def at_most(self) -> AtMost:
-        """What will be read of the base."""
+        """Upper bounds of what will be read of the base."""
         return AtMost(0, 0) if self.base_plan is None else self.base_plan.at_most
 
     @cached_property
@@ -102,7 +105,7 @@ class ScanPlan:
 
     @cached_property
     def pruning(self) -> str | None:
-        """What files are pruned by, where it is more than the predicate: a range of the time bucket."""
+        """The condition that prunes files, if it is more than the predicate: it then includes a time bucket range."""
         whole = None if self.request.pruning is None else self.request.pruning.whole
         return None if whole is None or whole == self.condition else str(whole)
 
@@ -125,12 +128,12 @@ class ScanPlan:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What was off about the log, and what was done instead."""
+        """Problems found in the log, and what was read instead."""
         return self.snapshot.notes
 
     @cached_property
     def reads(self) -> str | None:
-        """What is read of the base, in words; None where there is none."""
+        """What is read of the base, as text; None if there is no base."""
         if self.base_plan is None:
             return None
         parts = [counted(len(self.parts), "part")] if self.parts or self.at_most.row_groups == 0 else []
@@ -138,13 +141,11 @@ class ScanPlan:
 
     @cached_property
     def headline(self) -> str:
-        """What will be read, in one line, before anything is."""
-        from delta_sidecar.index.read.index_base import IndexBase
-
+        """Upper bounds of what will be read, in one line."""
         base = self.snapshot.segment.base
         parts = []
-        if isinstance(base, IndexBase):
-            parts = [f"{len(self.parts):,} of {counted(len(base.manifest.parts), 'part')}"]
+        if isinstance(base, OtherBase):
+            parts = [f"{len(self.parts):,} of {counted(base.part_count, 'part')}"]
         commits = [counted(self.commits, "commit")] if self.commits else []
         return f"reads at most {', '.join([*parts, self._bounds(self.tail_bytes), *commits])}"
 
@@ -197,25 +198,25 @@ class ScanPlan:
         }
 
     def __str__(self) -> str:
+        return as_lines(self.facts())
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The lines that `print` shows: names and values."""
         size = f", {sized(self.base_bytes)}" if self.base_bytes else ""
-        lines = [
-            f"table      {self.table}",
-            f"version    {self.version} (protocol and metadata from the {self.state_source})",
-            f"base       {self.base}{size}",
-            *([f"reads      {self.reads}"] if self.reads is not None else []),
-            f"tail       {f'{self.tail}, {sized(self.tail_bytes)}' if self.commits else 'none'}",
-            f"strategy   {self.strategy}: {self.reason}",
-            f"predicate  {self.predicate or 'none'}",
-            f"columns    {', '.join(self.columns)}",
+        return [
+            ("table", self.table),
+            ("version", f"{self.version} (protocol and metadata from the {self.state_source})"),
+            ("base", f"{self.base}{size}"),
+            *([("reads", self.reads)] if self.reads is not None else []),
+            ("tail", f"{self.tail}, {sized(self.tail_bytes)}" if self.commits else "none"),
+            ("strategy", f"{self.strategy}: {self.reason}"),
+            ("predicate", self.predicate or "none"),
+            ("columns", ", ".join(self.columns)),
+            *([("pruned by", self.pruning)] if self.pruning else []),
+            *([("stats of", ", ".join(self.stats_columns))] if self.stats_columns else []),
+            *([("limit", f"{self.limit:,}")] if self.limit is not None else []),
+            *(("note", note) for note in self.notes),
         ]
-        if self.pruning:
-            lines.append(f"pruned by  {self.pruning}")
-        if self.stats_columns:
-            lines.append(f"stats of   {', '.join(self.stats_columns)}")
-        if self.limit is not None:
-            lines.append(f"limit      {self.limit:,}")
-        lines += [f"note       {note}" for note in self.notes]
-        return "\n".join(lines)
 
 
 _FACTS = (
@@ -223,7 +224,7 @@ _FACTS = (
     "reason",
     *(name for name, value in vars(ScanPlan).items() if isinstance(value, cached_property)),
 )
-"""What a plan says; all else is what it is run with."""
+"""The fields that a pickled plan keeps; all others are needed only to run it."""
 
 
 def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | None, strategy: str | None) -> ScanPlan:
@@ -232,24 +233,9 @@ def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | 
     return ScanPlan(snapshot, request, predicate, chosen, reason, plan_base(snapshot, request))
 
 
-def counted(count: int, noun: str) -> str:
-    """A number of things, in words: `1 file`, `2 files`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
-
-
-def sized(count: int) -> str:
-    """A number of bytes for people: `1 byte`, `999 bytes`, `1.2 MB`, `128 GB`; a kB is 1,000 bytes."""
-    if count < 1000:
-        return counted(count, "byte")
-    value = count / 1000
-    for unit in _UNITS:
-        if value < 999.5 or unit == _UNITS[-1]:
-            break
-        value /= 1000
-    return f"{value:.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+def as_lines(facts: Iterable[tuple[str, str]]) -> str:
+    """Names and values, one a line."""
+    return "\n".join(f"{name:<9}  {value}" for name, value in facts)
 
 
 def _strategy(strategy: str, snapshot: Snapshot, limit: int | None) -> tuple[str, str]:
@@ -257,14 +243,14 @@ def _strategy(strategy: str, snapshot: Snapshot, limit: int | None) -> tuple[str
     if strategy not in STRATEGIES:
         raise OptionError(f"strategy is {strategy!r}; it takes one of {', '.join(STRATEGIES)}")
     if strategy != "auto":
-        return strategy, "asked for"
+        return strategy, "as requested"
     tail = snapshot.segment
     if not tail.commits:
         return "forward", "there is no tail"
     if limit is not None:
         return "reverse", f"the newest commits may hold the {counted(limit, 'file')} asked for"
     if len(tail.commits) > snapshot.commits.limits.guesses:
-        return "reverse", f"a tail of {counted(len(tail.commits), 'commit')} is emitted while it is fetched"
+        return "reverse", f"a tail of {counted(len(tail.commits), 'commit')} is listed while it is fetched"
     if tail.tail_bytes > _SMALL_TAIL:
-        return "reverse", f"a tail of {sized(tail.tail_bytes)} is emitted while it is read"
+        return "reverse", f"a tail of {sized(tail.tail_bytes)} is listed while it is read"
     return "forward", f"a tail of {sized(tail.tail_bytes)} is read at once"

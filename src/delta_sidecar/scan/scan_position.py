@@ -1,12 +1,13 @@
-"""Where a listing stands: a small value with which another listing of the same version goes on.
+"""The position of a listing: a small value from which another listing of the same version can resume.
 
-The order of a listing is given by its base, by the commits after it, and by how these are read; so a listing that goes
-on reads the same base in the same way, passes over the files that were handed out, and checks on the way that they are
-the same. What cannot be repeated exactly is refused.
+The order of a listing follows from its base, the commits after it, and how these are read. So a resumed listing reads
+the same base in the same way, skips the files that were already returned, and checks that they are the same. If the
+listing cannot be repeated exactly, the position is refused.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from zlib import crc32
@@ -15,24 +16,25 @@ import msgspec
 import pyarrow as pa
 
 from delta_sidecar.errors import LogGapError, OptionError, PositionError, VersionNotFoundError
+from delta_sidecar.index.read.opening import on_index_of
 from delta_sidecar.listing.request import FileRequest, ReadingOrder
-from delta_sidecar.log.segment import CheckpointFiles, Segment
+from delta_sidecar.log.segment import Segment
 from delta_sidecar.log.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.expression import Expression
 
 _SAMPLED: Final = 256
-"""One file in so many is compared when a listing goes on; fewer would hide more, more would cost time."""
+"""One path in this many goes into the checksum of a position; more would find more changes, but cost time."""
 
 
 class ScanPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a listing has come: give it to `DeltaTable.scan_files(after=…)` of the same version to go on.
+    """The position of a listing: pass it to `DeltaTable.scan_files(after=…)` of the same version to resume.
 
     It can be pickled, and written as JSON. It holds no credentials.
 
     Raises:
-        PositionError: `from_json` was given something else than the text of a position.
+        PositionError: The text given to `from_json` is not the JSON of a position.
 
     Example:
         >>> from delta_sidecar import DeltaTable, ScanPosition
@@ -49,20 +51,22 @@ class ScanPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The table's id."""
     version: int
     files: Annotated[int, msgspec.Meta(ge=0)]
-    """How many files were handed out."""
+    """The number of files that were returned."""
     last: str | None
-    """The path of the last of them."""
+    """The path of the last of these files."""
     condition: str
     """A digest of the predicate."""
     base: str
-    """The base that was read, in words."""
+    """The base that was read, as text."""
     source: str
     """A digest of the base and the commits after it."""
     order: ReadingOrder
     check: int
-    """A checksum of some of the files that were handed out."""
+    """A checksum of some of the paths that were returned."""
+    base_version: int = -1
+    """The version of the base; -1 if there is none."""
     fallbacks: tuple[tuple[int, str], ...] = ()
-    """After how many files a base turned out broken, and what was read then."""
+    """For each base that turned out to be broken: the number of files before it broke, and the base used next."""
 
     def to_json(self) -> str:
         """The position as JSON."""
@@ -74,22 +78,22 @@ class ScanPosition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         try:
             return msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, TypeError) as error:
-            raise PositionError(f"this is not the JSON of a position ({error}); give what to_json returned") from None
+            raise PositionError(f"this is not the JSON of a position ({error}); pass the text of to_json") from None
 
 
 @dataclass(slots=True)
 class Track:
-    """The files that a listing has handed out or passed over, so far."""
+    """The files that a listing has returned or skipped so far."""
 
     files: int = 0
     paths: pa.Array | None = None
-    """Those of the last batch."""
+    """The paths of the last batch."""
     check: int = 0
     """A checksum of some of the paths, in their order."""
     fallbacks: list[tuple[int, str]] = field(default_factory=list)
 
     def note(self, rows: pa.RecordBatch) -> None:
-        """Further files; they need their `path`."""
+        """Count more files; the rows need the column `path`."""
         if not rows.num_rows:
             return
         paths = rows.column("path")
@@ -104,11 +108,11 @@ class Track:
 
     @property
     def fallbacks_before(self) -> tuple[tuple[int, str], ...]:
-        """Those that the files so far have come after."""
+        """The fallbacks that happened before the files so far."""
         return tuple(fallback for fallback in self.fallbacks if fallback[0] < self.files)
 
     def compare(self, position: ScanPosition) -> None:
-        """Raise `PositionError` unless these are the files that were handed out before the position."""
+        """Raise `PositionError` unless these are the files that were returned before the position."""
         now = (self.files, self.last, self.check, self.fallbacks_before)
         if now != (position.files, position.last, position.check, position.fallbacks):
             raise PositionError(
@@ -118,9 +122,9 @@ class Track:
 
 
 def position_of(snapshot: Snapshot, request: FileRequest, condition: Expression | None, track: Track) -> ScanPosition:
-    """Where a listing stands."""
+    """The position of a listing."""
     if "path" not in request.output:
-        raise OptionError("a listing without the column path has no position; ask for path, too")
+        raise OptionError("a listing without the column path has no position; add path to the columns")
     return ScanPosition(
         table=snapshot.metadata.id,
         version=snapshot.version,
@@ -131,39 +135,48 @@ def position_of(snapshot: Snapshot, request: FileRequest, condition: Expression 
         source=_source(snapshot.segment),
         order=request.order,
         check=track.check,
+        base_version=snapshot.segment.base_version,
         fallbacks=track.fallbacks_before,
     )
 
 
 def check_position(position: Any, snapshot: Snapshot, request: FileRequest, condition: Expression | None) -> None:
-    """Raise unless a position is one of this table, version and predicate."""
+    """Raise unless a position belongs to this table, version and predicate."""
     if not isinstance(position, ScanPosition):
-        raise PositionError(f"after is a {type(position).__name__}; it takes what scan.position gave")
+        raise PositionError(f"after is a {type(position).__name__}; it takes the position of a scan")
     if "path" not in request.output:
-        raise OptionError("a listing that goes on after a position needs the column path; ask for path, too")
+        raise OptionError("a listing that resumes after a position needs the column path; add it to the columns")
     if position.table != snapshot.metadata.id:
-        raise PositionError("the position is of another table")
+        raise PositionError("the position belongs to another table")
     if position.version != snapshot.version:
         raise PositionError(
-            f"the position is of version {position.version}, this is version {snapshot.version}; "
+            f"the position belongs to version {position.version}, this is version {snapshot.version}; "
             f"open the table with version={position.version}"
         )
     if position.condition != _condition(request, condition):
-        raise PositionError("the position is of a listing with another predicate; give the same one")
+        raise PositionError("the position belongs to a listing with another predicate; use the same predicate")
 
 
 def on_base_of(position: ScanPosition, snapshot: Snapshot) -> Snapshot:
-    """The snapshot on the base that was read before the position, though there may be a better one by now."""
-    while _source(snapshot.segment) != position.source:
-        try:
-            if snapshot.segment.base is None:
-                raise LogGapError("no further base")
+    """The snapshot with the base that was read before the position, even if there is a better one now."""
+    for candidate in _on_other_bases(snapshot, position.base_version):
+        if _source(candidate.segment) == position.source:
+            return candidate
+    raise PositionError(
+        f"the position belongs to a listing of {position.base}, which changed or is gone; list from the start"
+    )
+
+
+def _on_other_bases(snapshot: Snapshot, base_version: int) -> Iterator[Snapshot]:
+    """The snapshot as it is, with an index of that version, and with each of its checkpoints."""
+    yield snapshot
+    yield from on_index_of(snapshot, base_version)
+    try:
+        while snapshot.segment.base is not None:
             snapshot, _ = snapshot.on_older_base()
-        except (LogGapError, VersionNotFoundError):
-            raise PositionError(
-                f"the position is of a listing of {position.base}, which is not there as it was; list from the start"
-            ) from None
-    return snapshot
+            yield snapshot
+    except (LogGapError, VersionNotFoundError):
+        return
 
 
 def _condition(request: FileRequest, condition: Expression | None) -> str:
@@ -175,15 +188,9 @@ def _words(segment: Segment) -> str:
 
 
 def _source(segment: Segment) -> str:
-    """What the files come from, and in which order: the base as it is, and the files of the commits after it."""
-    base = segment.base
-    if base is None:
-        told = [""]
-    elif isinstance(base, CheckpointFiles):
-        told = [f"{file.path} {file.size} {file.last_modified_ms}" for file in base.files]
-    else:
-        told = [base.content]
-    return _digest(*told, *(commit.file.path for commit in segment.commits))
+    """A digest of what determines the files and their order: the base, and the commit files after it."""
+    base = "" if segment.base is None else segment.base.content
+    return _digest(base, *(commit.file.path for commit in segment.commits))
 
 
 def _digest(*texts: str) -> str:
