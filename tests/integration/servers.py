@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / "jars"
 KAFKA = ROOT / ".cache" / "kafka"
+KUSTO = ROOT / ".cache" / "kusto"
+KUSTO_LIBRARY = KUSTO / "node_modules" / "@kusto" / "language-service-next"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -370,7 +372,8 @@ def kafka_broker(workdir: Path) -> Iterator[KafkaBroker]:
     properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     classes = os.pathsep.join(map(str, broker_jars()))
     java = ["java", "-Xmx256m", *JVM.split(), "-cp", classes]
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # An id that began with a dash would be taken for an option.
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
     format_data = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(properties)]
     subprocess.run(format_data, cwd=workdir, capture_output=True, check=True)
     with _process([*java, "kafka.Kafka", str(properties)], workdir, lambda: _accepts(plain), "kafka"):
@@ -388,3 +391,43 @@ def _accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What Microsoft's parser thinks of a text."""
+
+    kind: str
+    diagnostics: list[str]
+    literals: list[str | float]
+    """The values of its literals, in their order."""
+
+
+class KustoParser:
+    """Microsoft's parser of KQL, in a process that is asked a text at a time."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def parse(self, text: str) -> Parsed:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(text) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise ServerNotReady("Kusto's parser ended; what it said is above")
+        return Parsed(**json.loads(answer))
+
+
+@contextmanager
+def kusto_parser() -> Iterator[KustoParser]:
+    """The parser in Node: it takes seconds to load, and milliseconds for a text."""
+    command = ["node", str(ROOT / "scripts" / "kusto" / "parse.js"), str(KUSTO)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    ) as process:
+        try:
+            yield KustoParser(process)
+        finally:
+            process.kill()

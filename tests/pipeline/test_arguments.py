@@ -51,7 +51,7 @@ def test_buckets() -> None:
 
 def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
-    with pytest.raises(OptionError, match="go together"):
+    with pytest.raises(OptionError, match="must be given together"):
         ingest(tmp_path, tmp_path / "t", "ts", app_id="a")
     with pytest.raises(OptionError, match="never"):
         ingest(tmp_path, tmp_path / "t", "ts", index="sometimes")  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def test_columns_that_do_not_fit_are_named() -> None:
     assert grown.grown
     assert [field.name for field in grown.schema["b"].dataType.fields] == ["x", "y", "n"]
     wrong = struct(a=s, b=struct(y=t.ArrayType(struct(z=s))), d=d)
-    with pytest.raises(InputError, match=r"a is string, in the contract int, b\.y\.z is string.*d is double"):
+    with pytest.raises(InputError, match=r"a is string, but in the contract int, b\.y\.z is string.*d is double"):
         hold(wrong, Contract(there, merge=True), "t")
     hold(wrong, Contract(there, rescue=True), "t")
 

@@ -121,7 +121,7 @@ def test_a_checkpoint_is_made_only_when_it_is_named(tmp_path: Path) -> None:
 def test_an_interval_that_a_crash_left_is_told(tmp_path: Path) -> None:
     LogBuilder(tmp_path).metadata(configuration={INTERVAL: "1", INTERVAL_BEFORE: ""}).commit(add("a"))
     (warning,) = maintain(str(tmp_path), steps=["index"]).warnings
-    assert "--only checkpoint puts it right" in warning
+    assert "--only checkpoint restores it" in warning
 
 
 @pytest.mark.parametrize(("error", "unexpected"), [(OptionError("no room"), False), (RuntimeError("a defect"), True)])

@@ -1,6 +1,6 @@
-"""The writing half, on Spark: ingest into time buckets, the index build, its upkeep. No reader imports it.
+"""Functions that write, on Spark: ingest into time buckets, index builds, maintenance. No reader imports them.
 
-Nothing here needs pyspark before a function that works on Spark is called.
+pyspark is imported only when a function needs Spark.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from delta_sidecar.errors import InputError
+from delta_sidecar.errors import InputError, needs_extra
 
 Convert: TypeAlias = Callable[[Any], Any]
 """What fastavro gives, as Arrow takes it."""
@@ -65,7 +65,7 @@ class Decoded:
 def avro_schema(texts: Mapping[int | None, str], where: str) -> AvroSchema:
     """The schemas in the texts of files; what has no column to go to is refused by name."""
     if None in texts and len(texts) > 1:
-        raise InputError(f"{where}: several Avro schemas need their numbers in the registry, all of them: 17=FILE")
+        raise InputError(f"{where}: give each of several Avro schemas its number in the registry: 17=FILE")
     columns: dict[str, pa.Field] = {}
     for number, text in texts.items():
         place = where if number is None else f"{where} {number}"
@@ -83,7 +83,7 @@ class _Reader:
         try:
             schema = json.loads(text)
         except ValueError as error:
-            raise InputError(f"{where} is no Avro schema: {error}") from None
+            raise InputError(f"{where} is not an Avro schema: {error}") from None
         plain, self.struct, self._convert = _Reading(where).read(schema, "")
         if not isinstance(plain, dict) or plain.get("type") != "record":
             raise InputError(f"{where}: the schema of a message must be a record")
@@ -126,10 +126,10 @@ class AvroDecoder:
         if (only := self._readers.get(None)) is not None:
             return only.read(value, 0)
         if len(value) < _REGISTRY_HEADER or value[0] != 0:
-            raise ValueError("it has no number of a schema before it")
+            raise ValueError("it has no schema number before the record")
         number = int.from_bytes(value[1:_REGISTRY_HEADER], "big")
         if (reader := self._readers.get(number)) is None:
-            raise ValueError(f"its schema is number {number}, which no --avro-schema gives")
+            raise ValueError(f"its schema number is {number}, which no --avro-schema gives")
         return reader.read(value, _REGISTRY_HEADER)
 
     def _array(self, records: list[Any], reasons: list[str | None]) -> pa.StructArray:
@@ -150,11 +150,11 @@ def _parsed(plain: Any, where: str) -> Any:
         from fastavro import parse_schema
         from fastavro.schema import SchemaParseException, UnknownType
     except ImportError:
-        raise InputError("Avro needs fastavro; run: pip install 'delta-sidecar[avro]'") from None
+        raise needs_extra("Avro", "fastavro", "avro") from None
     try:
         return parse_schema(plain)
     except (SchemaParseException, UnknownType, ValueError, TypeError) as error:
-        raise InputError(f"{where} is no Avro schema: {error}") from None
+        raise InputError(f"{where} is not an Avro schema: {error}") from None
 
 
 class _Reading:
@@ -174,7 +174,7 @@ class _Reading:
         if isinstance(schema, str):
             return self._name(schema, path)
         if not isinstance(schema, dict) or "type" not in schema:
-            raise self._refusal(path, "is no Avro type")
+            raise self._refusal(path, "is not an Avro type")
         kind = schema["type"]
         if isinstance(kind, (dict, list)):
             return self.read(kind, path)
@@ -191,9 +191,9 @@ class _Reading:
         if name in _PRIMITIVES:
             return name, _PRIMITIVES[name], None
         if name in self._open:
-            raise self._refusal(path, f"holds itself ({name}); no column can")
+            raise self._refusal(path, f"is recursive ({name}); a column cannot be")
         if name == "null":
-            raise self._refusal(path, "is always null; no column can be")
+            raise self._refusal(path, "is always null; a column cannot be")
         if name not in self._named:
             raise self._refusal(path, f"is of type {name!r}, which the schema does not define")
         return name, *self._named[name]

@@ -68,8 +68,8 @@ def refuse(
     many = "1 record is bad" if count == 1 else f"{count:,} records are bad"
     text = shortened(raw.decode(errors="backslashreplace"))
     return InputError(
-        f"{label}: {many}, one of them in {where}: {reason}: {text}; mend it, "
-        "or pass --bad-rows PLACE (bad_rows=…) to put such records aside"
+        f"{label}: {many}, one of them in {where}: {reason}: {text}; fix it, "
+        "or pass --bad-rows PLACE (bad_rows=…) to write such records to a table there"
     )
 
 

@@ -180,7 +180,7 @@ def _of_lines(
     rows = _Parsing(lines, demands, target, names)
     frame, time = rows.timed(contract)
     with spark_failures(f"{lines.label} cannot be read as {lines.source.format}"):
-        demands.say("looking at the records")
+        demands.say("checking the records")
         seen = survey(frame, _number(time, demands))
     names_seen = [problem.name for problem in seen.problems]
     _check_extras(lines, names_seen)
@@ -278,7 +278,7 @@ def _check_extras(lines: Lines, names: Sequence[str]) -> None:
             else "pass --read-option directoryColumns=false to take the records'"
         )
         beside = "message" if is_kafka(lines.source.uri) else "names of their directories"
-        raise InputError(f"{lines.label}: column {both[0]} stands both in the records and in the {beside}; {way}")
+        raise InputError(f"{lines.label}: column {both[0]} is both in the records and in the {beside}; {way}")
 
 
 def _with_corrupt(contract: Contract, target: Target | None) -> Contract:
@@ -427,10 +427,10 @@ def _is_bad_time(frame: DataFrame) -> str:
 
 def _no_time(time: EventTime, demands: Demands) -> str:
     """SQL: why a time cannot be read."""
-    reason = literal(f"{demands.time_column} is no time")
+    reason = literal(f"{demands.time_column} is not a time")
     if demands.time_format is not None:
         return reason
-    asked = f"{demands.time_column} is a number: say what it counts (--time-format {', '.join(EPOCHS)})"
+    asked = f"{demands.time_column} is a number; name its unit (--time-format {', '.join(EPOCHS)})"
     return f"CASE WHEN ({time.given}) RLIKE '^[+-]?[0-9]+([.][0-9]+)?$' THEN {literal(asked)} ELSE {reason} END"
 
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
-_PRIMITIVE = re.compile(r"[a-z_]+(\([0-9, ]+\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,12 @@ class TableBucket:
 def bucket_of_arguments(time_column: str, bucket: str, bucket_column: str | None) -> TableBucket:
     """The bucket a caller asks for, checked."""
     if bucket not in GRANULARITIES:
-        raise OptionError(f"bucket {bucket!r} is none of {', '.join(GRANULARITIES)}")
+        raise OptionError(f"bucket {bucket!r} is not one of {', '.join(GRANULARITIES)}")
     column = bucket_column or f"_event_{bucket}"
     if "_delta_log".startswith(column.lower()):
-        raise OptionError(f"bucket column {column!r} begins as _delta_log does, which cleaners mistake; choose another")
+        raise OptionError(
+            f"bucket column {column!r} is a prefix of _delta_log, which cleaners may take for the log; choose another"
+        )
     if column.casefold() == time_column.casefold():
         raise OptionError(f"bucket column {column!r} is the time column; choose another name for the bucket")
     return TableBucket(time_column, bucket, column)
@@ -86,18 +87,18 @@ def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
     field = snapshot.schema.find(bucket.column)
     if field is None and not there:
         raise InputError(
-            f"{where} has no bucket column, and one cannot be added to its files; ingest it into a new table "
+            f"{where} has no bucket column, and its files cannot get one; ingest it into a new table "
             f"(sidecar ingest {where} NEW_TABLE --time-column {bucket.time_column})"
         )
     if field is None or there.get(field.name) != (bucket.time_column.casefold(), bucket.granularity):
         raise InputError(f"{where} is not bucketed by {bucket}: {_explained(field, bucket, there)}")
     if snapshot.partition_columns != [field.name]:
         names = ", ".join(snapshot.partition_columns) or "nothing"
-        raise InputError(f"{where} is partitioned by {names}; ingest writes tables partitioned by their bucket alone")
+        raise InputError(f"{where} is partitioned by {names}; ingest needs a table partitioned by its bucket alone")
 
 
 def _our_buckets(snapshot: Snapshot) -> dict[str, tuple[str, Granularity]]:
-    """TableBucket columns of ours in a table: the time column and granularity of each."""
+    """Our bucket columns in a table: the time column and granularity of each."""
     buckets = bucket_columns(snapshot.schema)
     return {bucket.field.name: (bucket.time.name.casefold(), bucket.granularity) for bucket in buckets}
 

@@ -1,18 +1,18 @@
-"""Writers that meet: what Delta's conflicts mean, and one bounded way to try again.
+"""Conflicts between writers: what Delta's conflict errors mean, and a bounded number of retries.
 
-A transaction that loses against another one has written nothing, and Delta says so by an error. What is to be done
-depends on what the winner did, and is the same for every statement:
+A transaction that conflicts with another one has written nothing, and Delta raises an error. What to do depends on
+what the other writer did, and is the same for every statement:
 
-    another writer's files      try again on a fresh snapshot, with the source evaluated anew
-    the same transaction id     look whether it is done already
-    the table's metadata        look at the schema; try again if what is written still fits
-    the protocol, the creation  look at the table, which is there by then; try again
-    anything else               the commit may have been made: look for its token before all else
+    added or removed files      try again on a fresh snapshot, and evaluate the source again
+    the same transaction id     check whether the commit is already there
+    changed the metadata        check the schema; try again if the rows still fit
+    the protocol, the creation  the table exists by now; try again
+    anything else               the commit may have been made: look for its token first
 
-The rule of `until_committed`: after any failure look for the own commit first, and only then try again.
+The rule of `until_committed`: after any failure look for our own commit first, and only then try again.
 
-Conflicts are told by their condition, not by Python's classes: classic Spark raises typed ones only after
-`import delta.exceptions` and Connect only after `import delta.connect`, and they have no class of their own in common.
+Conflicts are recognised by their condition, not by Python classes: classic Spark raises typed errors only after
+`import delta.exceptions` and Connect only after `import delta.connect`, and these have no common base class.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 
 class Remedy(Enum):
-    """What helps against a conflict."""
+    """What to do after a conflict."""
 
-    AGAIN = "try again with the source evaluated anew"
-    LOOK_FIRST = "look at the table: what was wanted may be done already; then try again"
-    LOOK_AT_SCHEMA = "look at the schema; try again if what is written still fits"
+    AGAIN = "try again, and evaluate the source again"
+    LOOK_FIRST = "check whether the table already has the commit; then try again"
+    LOOK_AT_SCHEMA = "check the schema; try again if the rows still fit"
 
 
 class Kind(Enum):
@@ -46,9 +46,9 @@ class Kind(Enum):
 
     APPEND = "added files that were read"
     DELETE_READ = "deleted files that were read"
-    DELETE_DELETE = "deleted files that were to be deleted"
+    DELETE_DELETE = "deleted the same files"
     WRITE = "wrote to the table"
-    COMMITS = "committed faster, again and again"
+    COMMITS = "committed first, again and again"
     TRANSACTION = "committed the same transaction id"
     METADATA = "changed the schema or a property of the table"
     SCHEMA = "left the table with a schema that the rows do not fit"
@@ -103,11 +103,11 @@ _IN_TEXT = re.compile(r"(?:^|: )\[(DELTA_[A-Z_]+)(?:\.[A-Z_]+)*\]|io\.delta\.exc
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A commit that lost against another writer's, and so was not made."""
+    """A commit that was not made, because it conflicted with another writer's."""
 
     kind: Kind
     condition: str
-    """Delta's name for it, or the name of its class where it gives none."""
+    """Delta's error condition, or the name of the error's class if it has none."""
 
     @property
     def remedy(self) -> Remedy:
@@ -118,7 +118,7 @@ class Conflict:
 
 
 def conflict_of(error: BaseException | None) -> Conflict | None:
-    """The conflict that an error tells of, itself or by its cause; None if it is none that is known."""
+    """The conflict that an error, or its cause, reports; None if it is not a known conflict."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -150,18 +150,18 @@ def _named(name: str) -> Conflict | None:
 
 
 def _random() -> float:
-    """A number between 0 and 1. A function of this module pickles by name: processes do not share the same numbers."""
+    """A number between 0 and 1. Pickled by name as a function of this module, so processes share no seed."""
     return random.random()
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a write that lost against another writer is tried, and how long to wait in between.
+    """How often a write that conflicts with another writer is attempted, and how long the pauses are.
 
-    The pause is a random part of a time that doubles.
+    Each pause is random, up to a limit that doubles.
 
     Raises:
-        OptionError: There is no attempt, or a pause is below 0.
+        OptionError: `attempts` is below 1, or a pause is below 0.
 
     Example:
         >>> from delta_sidecar.pipeline import RetryPolicy, maintain
@@ -171,11 +171,11 @@ class RetryPolicy:
     """
 
     attempts: int = 12
-    """Tries in all; 1 never tries again."""
+    """Attempts in all; 1 means no retry."""
     first_delay: float = 0.25
-    """Seconds that the first pause takes at most."""
+    """Longest first pause in seconds."""
     longest_delay: float = 20.0
-    """Seconds that any pause takes at most."""
+    """Longest pause in seconds."""
     random: Callable[[], float] = _random
     sleep: Callable[[float], None] = time.sleep
 
@@ -184,7 +184,7 @@ class RetryPolicy:
             raise OptionError("a retry policy needs at least one attempt, and pauses that are not below 0")
 
     def delay(self, failures: int) -> float:
-        """The pause after so many failures. Any length is as likely, so that writers that met part."""
+        """The pause after this many failures. It is random, so writers that collided do not collide again."""
         return self.random() * min(self.longest_delay, self.first_delay * 2.0 ** (failures - 1))
 
 
@@ -197,12 +197,12 @@ def until_committed(
     may_retry: Callable[[Conflict], bool] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> T:
-    """The result of an attempt that got through, or of one whose commit is in the table though it failed.
+    """The result of the attempt that succeeded, or of one that failed although its commit is in the table.
 
-    `attempt` begins with a fresh snapshot each time. `committed` looks for the own commit, by its token or `txn`: None
-    if there is none. It is asked after every failure, so nothing is written twice. Only conflicts are tried again:
-    after any other failure the commit may still be on its way, and the failure is raised. `may_retry` looks at the
-    table as it is and has the last word on a conflict.
+    `attempt` begins with a fresh snapshot each time. `committed` looks for our own commit, by its token or `txn`, and
+    returns None if there is none. It is called after every failure, so nothing is written twice. Only conflicts are
+    retried: after any other failure the commit may still arrive, so the failure is raised. `may_retry` looks at the
+    current table and decides whether to retry after a conflict.
     """
     for failures in range(1, policy.attempts + 1):
         try:

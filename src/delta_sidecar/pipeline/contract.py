@@ -48,7 +48,7 @@ class Contract:
         if misfits and not self.rescue:
             raise InputError(
                 f"{where}: values do not fit: {_abridge(map(self._misfit, misfits))}; "
-                "mend them, or pass --rescue (rescue=True) to keep them in _rescued"
+                "fix them, or pass --rescue (rescue=True) to keep them in _rescued"
             )
         new = [problem for problem in all_problems if problem.is_new]
         if not new or (self.rescue and not self.merge):
@@ -73,7 +73,7 @@ class Contract:
 def check_reserved(names: Iterable[str], where: str) -> None:
     """Refuse a source whose columns would be taken for ours."""
     if taken := sorted(name for name in names if name.casefold() in RESERVED):
-        raise InputError(f"{where} has a column {taken[0]}, a name that ingest keeps for itself; rename it")
+        raise InputError(f"{where} has a column {taken[0]}, a name that ingest reserves; rename it")
 
 
 def schema_of(given: StructType | str) -> StructType:
@@ -89,8 +89,8 @@ def schema_of(given: StructType | str) -> StructType:
         try:
             return _checked(Struct.fromJson(json.loads(text)))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"the schema is no Spark schema in JSON: {error!r}") from None
-    with spark_failures("the schema is no DDL"):
+            raise InputError(f"the schema is not a Spark schema in JSON: {error!r}") from None
+    with spark_failures("the schema is not DDL"):
         made: StructType = Struct.fromDDL(text)  # type: ignore[assignment]
     return _checked(made)
 
@@ -178,7 +178,7 @@ class Mismatch:
 
     def __str__(self) -> str:
         name = ".".join(str(step) for step in self.path if isinstance(step, str))
-        return f"{name} is {self.source}, in the contract {self.contract}"
+        return f"{name} is {self.source}, but in the contract {self.contract}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ def arrow_type(kind: Any, path: str) -> pa.DataType:
         return pa.string()
     plain = _PLAIN.get(kind.simpleString())
     if plain is None:
-        raise UnsupportedTypeError(f"column {path} is {kind.simpleString()}, which text cannot be read as")
+        raise UnsupportedTypeError(f"column {path} is {kind.simpleString()}, which cannot be read from text")
     return plain
 
 

@@ -37,7 +37,7 @@ def check_time_format(text: str | None) -> None:
         return
     if text.startswith("epoch") or not re.search("[yu]", text):
         raise OptionError(
-            f"time format {text!r} is none of {', '.join(EPOCHS)}, nor a pattern such as dd/MM/yyyy HH:mm:ss"
+            f"time format {text!r} is not one of {', '.join(EPOCHS)}, nor a pattern such as dd/MM/yyyy HH:mm:ss"
         )
 
 
@@ -113,7 +113,7 @@ def event_time(
         time_type = wanted or "timestamp"
         return EventTime(column, _as(_of_epoch(given, time_format), time_type), time_type, given, True)
     raise InputError(
-        f"column {name!r} of {where} is {kind}, not a time; say what it counts "
+        f"column {name!r} of {where} is {kind}, not a time; name its unit "
         f"(--time-format {', '.join(EPOCHS)}), or give a timestamp, a date or text"
     )
 

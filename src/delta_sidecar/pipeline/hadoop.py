@@ -36,7 +36,7 @@ def spark_uri(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | 
         case "az" | "abfss":
             host = _azure_host(location, read_options(known.AZURE, storage_options))
             return _uri("abfss", f"{location.bucket}@{host}", location.path)
-    raise InputError(f"{location.uri} lives in this process alone; Spark needs a path or an s3, az, abfss or gs URI")
+    raise InputError(f"{location.uri} exists only in this process; Spark needs a path or an s3, az, abfss or gs URI")
 
 
 def hadoop_options(uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -110,7 +110,7 @@ def _dfs_host(endpoint: str) -> str:
     host = endpoint.partition("://")[2].strip("/")
     if "/" in host or (".blob." not in host and ".dfs." not in host):
         raise OptionError(
-            "Spark's Azure driver speaks to DFS endpoints alone, and this endpoint (or emulator) is none; "
+            "Spark's Azure driver supports only DFS endpoints, and this endpoint (or emulator) is not one; "
             "use a real account, or work on this table without Spark"
         )
     return host.replace(".blob.", ".dfs.", 1)

@@ -1,7 +1,7 @@
-"""Following a table that others write: each poll is one LIST, and each new checkpoint gets its index.
+"""Follow a table that others write: each poll is one LIST, and each new checkpoint gets an index.
 
-Only the newest checkpoint counts: a watcher that comes late, or writers that are fast, cost one build, not many.
-Nothing is remembered between runs; where to go on is what the table's own index says.
+Only the newest checkpoint is indexed, so a late start or fast writers cost one build, not many. The watcher keeps no
+state between runs: it continues from the table's newest index.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from delta_sidecar.errors import DeltaSidecarError, OptionError, StoreUnavailableError, UnsupportedTableError
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.format.manifest import CommitIdentity
-from delta_sidecar.index.read.manifests import find_base
+from delta_sidecar.index.read.manifests import find_manifest
 from delta_sidecar.log.discovery import list_log
-from delta_sidecar.log.segment import Listing
+from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
@@ -33,17 +33,17 @@ _log = logging.getLogger(__name__)
 INTERVAL: Final = 30.0
 """Seconds between two looks at the log."""
 LONGEST_PAUSE: Final = 300.0
-"""However often it failed, the next try comes within so many seconds (or within the interval)."""
+"""Longest pause after failures in seconds, unless the interval is longer."""
 
 Builder: TypeAlias = Callable[[int], BuildReport]
 """Builds the index of a version."""
 OnError: TypeAlias = Callable[[DeltaSidecarError, float], None]
-"""Told what went wrong and how many seconds later it is tried again."""
+"""Called with an error and the seconds until the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchReport:
-    """What a `watch` did until it was stopped.
+    """The result of a `watch` that was stopped.
 
     Example:
         >>> import threading
@@ -57,7 +57,7 @@ class WatchReport:
     builds: int
     failures: int
     version: int | None
-    """Of the newest index there was when it ended."""
+    """The version of the newest index at the end."""
 
 
 def watch(
@@ -78,32 +78,32 @@ def watch(
 ) -> WatchReport:
     """Index every new checkpoint of a table until `stop` is set.
 
-    What may pass (a store that does not answer, a cleaner at work, a table being made again) is tried again, later
-    each time; what will not pass is raised.
+    After a temporary failure (the store does not answer, log cleanup is running, the table is being recreated) it
+    waits and tries again, with pauses that double; any other failure is raised.
 
     Args:
-        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
         interval: Seconds between two looks at the log; a look is one request.
-        tail_commits: Index the newest version, too, whenever so many commits are newer than the newest index: for
+        tail_commits: Also index the newest version whenever it is this many commits ahead of the newest index: for
             tables whose writers make few checkpoints, or none.
-        stop: The watch ends when this is set, after the build under way; without it, it goes on for ever.
+        stop: The watch ends when this is set, after the current build; without it, the watch never ends.
         on_build: Called with the `BuildReport` of each build.
-        on_error: Called with an error that is waited for, and the seconds until the next try.
+        on_error: Called with a temporary error, and the seconds until the next attempt.
         options: See `BuildOptions`.
-        build: Called with a version, builds its index; in place of `build_index`.
-        spark: The session for what is too large for one process; one is started if not given.
-        master: The master of a session that is started.
-        conf: Spark's settings for a session that is started.
+        build: Builds the index of a version, in place of `build_index`.
+        spark: The session for an index that is too large for one process; one is started if not given.
+        master: The master of the session, if one is started.
+        conf: Spark settings of the session, if one is started.
         progress: Called with one line of text whenever a step begins.
 
     Returns:
-        A `WatchReport`, when it was stopped.
+        A `WatchReport`, after `stop` was set.
 
     Raises:
         OptionError: The interval or the number of commits is not above 0.
         TableNotFoundError: There was no Delta table at `uri` when the watch began.
-        UnsupportedTableError: The table needs something that this version does not know.
+        UnsupportedTableError: The table needs a feature that this version does not know.
 
     Example:
         >>> import threading
@@ -128,12 +128,12 @@ def watch(
 
 
 def _ignore(*event: object) -> None:
-    """For who does not listen."""
+    """The default callback: does nothing."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so that a watch ends after the build that is under way."""
+    """An event that SIGINT and SIGTERM set, so a watch ends after the current build."""
     stop = threading.Event()
 
     def set_stop(number: int, frame: Any) -> None:
@@ -179,7 +179,7 @@ class _Watch:
         return self.interval
 
     def _failed(self, error: DeltaSidecarError) -> float:
-        """Before anything went well only the connection may be at fault; later all that may pass is waited for."""
+        """Before the first success only connection failures are retried; later all temporary failures are."""
         never_worked = self.polls == self.failures + 1
         lasting = (UnsupportedTableError, OptionError)
         if isinstance(error, lasting) or (never_worked and not isinstance(error, StoreUnavailableError)):
@@ -217,11 +217,11 @@ class _Follower:
         self._remember(report.version, listing)
         return report
 
-    def _remember(self, version: int, listing: Listing) -> None:
+    def _remember(self, version: int, listing: LogListing) -> None:
         meta = listing.commits.get(version)
         self.indexed, self.commit = version, None if meta is None else CommitIdentity.of(meta)
 
-    def _log(self) -> Listing:
+    def _log(self) -> LogListing:
         """The log from the indexed version on: one LIST, unless that version is no longer what it was."""
         if self.indexed is not None and self.commit is not None:
             listing = list_log(self.store, self.indexed)
@@ -230,12 +230,12 @@ class _Follower:
                 return listing
         self.forget()
         snapshot = load_snapshot(self.store)
-        index, _ = find_base(snapshot)
+        index, _ = find_manifest(snapshot)
         if index is not None:
             self._remember(index.manifest.version, snapshot.listing)
         return snapshot.listing
 
-    def _due(self, listing: Listing) -> int | None:
+    def _due(self, listing: LogListing) -> int | None:
         """The newest checkpoint, or the head behind a long tail, if the index does not reach it yet."""
         head, bases = listing.head, listing.bases(listing.head)
         reached = -1 if self.indexed is None else self.indexed

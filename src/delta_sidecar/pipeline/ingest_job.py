@@ -1,7 +1,7 @@
-"""Ingest: a batch of events into a table of time buckets, each bucket in files of its own, exactly once.
+"""Ingest: write a batch of events into a table of time buckets, each bucket in its own files, exactly once.
 
-The table's bucket is a generated column, so any writer fills it right. A batch is one Delta commit: a crash before it
-leaves nothing behind, and a batch with a number (`app_id`, `batch_id`) that was committed once is never added again.
+The table's bucket is a generated column, so every Spark writer fills it correctly. A batch is one Delta commit: a crash
+before the commit adds nothing, and a batch number (`app_id`, `batch_id`) that was committed is never added again.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
 INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
 DEFAULT_FILE_SIZE = 128_000_000
 _CREATIONS = 3
-"""How often a place that is taken by no table is tried again; someone may be making the table there."""
+"""Attempts if the location has a log without a commit: another writer may be creating the table there."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What a batch did: the return value of `ingest`.
+    """The result of a batch: the return value of `ingest`.
 
     Example:
         >>> from delta_sidecar.pipeline import ingest
@@ -81,16 +81,16 @@ class IngestSummary:
 
     table: str
     rows: int | None
-    """None where the table keeps no statistics."""
+    """None if the table keeps no statistics."""
     null_bucket_rows: int | None
     """Rows without a time."""
     files: int
     bytes: int
     buckets: int
     version: int
-    """The commit of this batch; the newest version if it added nothing."""
+    """The version of this batch's commit; the newest version if it added nothing."""
     skipped_as_replayed: bool
-    """The batch had been committed before, and nothing was added."""
+    """Whether the batch was already committed, so nothing was added."""
     indexed: bool
     seconds: float
     bad_rows: int = 0
@@ -99,13 +99,13 @@ class IngestSummary:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What holds for every batch of an ingest."""
+    """The settings of every batch of an ingest."""
 
     table: str
     bucket: TableBucket
     target_file_size: int | None = DEFAULT_FILE_SIZE
     time_column: str = ""
-    """The time as the source has it; the bucket names the column of the table."""
+    """The time column of the source; the bucket names the time column of the table."""
     time_format: str | None = None
     schema: StructType | str | None = None
     merge_schema: bool = False
@@ -117,7 +117,7 @@ class Settings:
     after_commit: Callable[[int], None] | None = None
     on_progress: Callable[[str], None] | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    """How often a batch that lost against another writer is tried again."""
+    """How often a batch that conflicts with another writer is retried."""
 
     def say(self, what: str) -> None:
         _log.info("%s: %s", self.table, what)
@@ -173,31 +173,31 @@ def ingest(
     after_commit: Callable[[int], None] | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> IngestSummary:
-    """Add a batch (a frame, the files at a path, or messages of Kafka) to a table, which is made if it is not there.
+    """Add a batch (a DataFrame, files at a path, or Kafka messages) to a table, and create the table if needed.
 
-    The batch is held to one contract: `schema`, else the table's schema, else the one inferred from the batch.
+    The batch must fit one schema, the contract: `schema`, or else the table's, or else one inferred from the batch.
 
     Args:
         source: A DataFrame, a path or URI of files, or Kafka topics (`kafka://host/topic`, or what `kafka_source`
             returns).
-        table: Where the table lies: a local path or a URI such as `s3://bucket/events`.
-        time_column: The column with the time of an event; may be a field inside a struct (`meta.ts`).
+        table: The location of the table: a local path or a URI such as `s3://bucket/events`.
+        time_column: The column with the event time; may be a field inside a struct (`meta.ts`).
         spark: The session; that of the DataFrame, or of this process, if not given.
-        bucket: The time that one bucket covers: `hour`, `day`, …
-        bucket_column: The name of the bucket's column, for a table that is made.
-        source_format: `json`, `csv`, `parquet` or `delta`; told by the files' names if not given.
-        read_options: Options for reading the files or topics, as Spark has them.
+        bucket: The time that one bucket covers: `month`, `day`, `hour`, `minute` or `second`.
+        bucket_column: The name of the bucket column, for a new table.
+        source_format: `json`, `csv`, `parquet` or `delta`; recognised by the file names if not given.
+        read_options: Spark's options for reading the files or topics.
         schema: The contract: a StructType, DDL, or Spark's JSON.
-        time_format: `epoch-seconds`, `epoch-millis`, `epoch-micros`, `epoch-nanos`, or a pattern of Spark's.
-        merge_schema: Add columns that the contract lacks to the table, instead of refusing the batch.
-        rescue: Keep what the contract lacks as JSON text in the column `_rescued`.
-        bad_rows: Where records that cannot be read are written, as a Delta table; without it they are refused.
+        time_format: `epoch-seconds`, `epoch-millis`, `epoch-micros`, `epoch-nanos`, or a Spark pattern.
+        merge_schema: Add new columns of the batch to the table, instead of refusing the batch.
+        rescue: Keep fields and values that do not fit the contract as JSON text in the column `_rescued`.
+        bad_rows: The location of a Delta table for records that cannot be read; without it they stop the batch.
         target_file_size: Bytes, or text such as `128MB`; None never splits a bucket into several files.
-        app_id: With `batch_id`, marks the batch so that it is added once, however often it is sent.
+        app_id: With `batch_id`, identifies the batch, which is then added only once, however often it is sent.
         batch_id: The number of the batch within `app_id`.
-        table_properties: Properties of a table that is made.
+        table_properties: Properties of a new table.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
-        index: When the index is built: `checkpoint` (whenever the table has a new checkpoint), `always`, `never`.
+        index: When to build the index: `checkpoint` (if the table has a new checkpoint), `always`, `never`.
         after_commit: Called with the version of the commit.
         on_progress: Called with one line of text whenever a step begins.
 
@@ -207,8 +207,8 @@ def ingest(
     Raises:
         InputError: The batch does not fit the contract; the message names the column or the record.
         OptionError: An argument is wrong.
-        ConflictError: Other writers were faster at every attempt; nothing was written.
-        SparkError: Spark is missing, or a job of it failed.
+        ConflictError: Other writers committed first, at every attempt; nothing was written.
+        SparkError: Spark is missing, or a Spark job failed.
 
     Example:
         >>> from delta_sidecar.pipeline import ingest
@@ -281,12 +281,12 @@ def settings_of(
 ) -> Settings:
     """The arguments of an ingest, checked."""
     if index not in INDEX_WHEN:
-        raise OptionError(f"index {index!r} is none of {', '.join(INDEX_WHEN)}")
+        raise OptionError(f"index {index!r} is not one of {', '.join(INDEX_WHEN)}")
     check_time_format(time_format)
     place = parse_location(table)
     aside = None if bad_rows is None else parse_location(bad_rows)
     if aside is not None and (aside == place or place.relative(aside) is not None):
-        raise OptionError("the bad rows need a place outside of the table")
+        raise OptionError("bad rows need a table of their own, outside the target table")
     return Settings(
         place.text,
         bucket_of_arguments(time_name(time_column), bucket, bucket_column),
@@ -305,18 +305,18 @@ def settings_of(
     )
 
 
-def bytes_of(size: int | str) -> int:
-    """A number of bytes out of `128MB`, `1 GiB`, `5000000`."""
+def bytes_of(size: int | str, what: str = "file size") -> int:
+    """A number of bytes out of `128MB`, `1 GiB`, `5000000`; `what` names it in a message."""
     match = _SIZE.fullmatch(str(size).strip())
     count = 0 if match is None else int(float(match[1]) * (1024 if match[3] else 1000) ** _POWERS[match[2].upper()])
     if count <= 0:
-        raise OptionError(f"file size {size!r} is no size; write 128MB, 1GiB or a number of bytes")
+        raise OptionError(f"{what} {size!r} is not a size; write 128MB, 1GiB or a number of bytes")
     return count
 
 
 def _once(app_id: str | None, batch_id: int | None) -> tuple[str, int] | None:
     if (app_id is None) != (batch_id is None):
-        raise OptionError("app_id and batch_id go together: both, or none")
+        raise OptionError("app_id and batch_id must be given together")
     if app_id is None or batch_id is None:
         return None
     if batch_id < 0 or not app_id:
@@ -347,7 +347,7 @@ def give_access(spark: SparkSession, settings: Settings, source: Source | None) 
 
 
 def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
-    """One batch, from the look at the table to the summary. A writer that was faster means another attempt."""
+    """Write one batch and return its summary. If another writer commits first, try again."""
     batch = _Batch(spark, source, settings, once, settings.open_store())
     own = settings_for_lines(spark, source.source, source.files) if isinstance(source, Files) else {}
     with temporary_settings(spark, own):
@@ -366,7 +366,7 @@ def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: t
 
 @dataclass(slots=True)
 class _Batch:
-    """A batch on its way into the table. Every attempt begins with the table as it is then."""
+    """A batch that is being written. Every attempt begins with the current state of the table."""
 
     spark: SparkSession
     source: Input
@@ -392,7 +392,7 @@ class _Batch:
         if snapshot is not None:
             check_bucket(snapshot, settings.bucket)
             if once is not None and _was_committed(snapshot, once):
-                settings.say(f"batch {once[1]} of {once[0]} is in the table already")
+                settings.say(f"batch {once[1]} of {once[0]} is already in the table")
                 return _nothing(settings, snapshot.version, self.begun, replayed=True)
             if isinstance(self.source, Files) and not self.source.files:
                 return _nothing(settings, snapshot.version, self.begun, replayed=False)
@@ -412,12 +412,12 @@ class _Batch:
         return self.committed() or _nothing(settings, snapshot.version, self.begun, replayed=True)
 
     def _put_aside(self, batch: Prepared) -> None:
-        """The bad rows go first, once: whatever comes of the batch, none of them is lost."""
+        """Write the bad rows first, and once, so none is lost even if the batch fails."""
         if batch.bad is None or self.bad_rows:
             return
         assert self.settings.bad_rows is not None
         assert batch.survey is not None
-        self.settings.say(f"putting {batch.survey.bad_rows:,} bad rows aside")
+        self.settings.say(f"writing {batch.survey.bad_rows:,} bad rows")
         name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]} of {self.settings.table}"
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
         # Several tables may put their bad rows into one, under the same numbers.
@@ -426,8 +426,8 @@ class _Batch:
         write_bad_rows(bad, place, once, self.settings.retry)
         if once is not None and not are_same_bad_rows(bad, place, name):
             raise InputError(
-                f"{self.settings.table}: a batch of this number had other bad rows than the "
-                f"{batch.survey.bad_rows:,} of this one: it is another batch; give it another --batch-id"
+                f"{self.settings.table}: a batch with this number had other bad rows than the "
+                f"{batch.survey.bad_rows:,} of this one, so this is another batch; give it another --batch-id"
             )
         self.bad_rows = batch.survey.bad_rows
 
@@ -448,7 +448,7 @@ class _Batch:
         return find_written(self.store, self.before, self.token, _physical(self.snapshot, self.settings.bucket))
 
     def may_retry(self, conflict: Conflict) -> bool:
-        """Whether another attempt may end otherwise. That the rows fit a changed schema is checked by the attempt."""
+        """Whether another attempt may succeed. The attempt itself checks that the rows fit a changed schema."""
         if conflict.kind not in (Kind.CREATION, Kind.SCHEMA):
             return True
         known, snapshot = self.snapshot, load_table(self.store)
@@ -529,7 +529,7 @@ def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
 
 
 def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:
-    """After the commit: the index, where it is wanted, then the caller's own. The batch is in, whatever happens."""
+    """After the commit: build the index if requested, then call the caller's function. The batch stays committed."""
     version = _due_index(settings, batch, written)
     done = version is not None and _built(spark, settings, version)
     if settings.after_commit is not None:
@@ -549,14 +549,15 @@ def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | Non
         head = max(newest, written.version)
         return newest if newest > newest_index(batch.store, batch.snapshot.protocol, head) else None
     except StorageError as error:
-        _log.warning("%s: whether its newest checkpoint is indexed is not known: %s", settings.table, error)
+        _log.warning("%s: cannot tell whether its newest checkpoint is indexed: %s", settings.table, error)
         return None
 
 
 def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
-    """A table without its index is slower, not wrong: a build that fails is told, and the next one makes up for it.
+    """Build the index, and only log a failure: without an index the table is slower, not wrong, and the next build
+    catches up.
 
-    Whatever it fails with: an error here would look as if the batch were not in the table, and it would be sent again.
+    An error here would look as if the batch were not in the table, and it would be sent again.
     """
     from delta_sidecar.pipeline.spark_build import build_index
 

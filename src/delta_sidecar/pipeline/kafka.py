@@ -1,10 +1,10 @@
-"""Topics of Kafka, and event hubs by their Kafka endpoint, as a source of records.
+"""Kafka topics, and event hubs through their Kafka endpoint, as a source of records.
 
-`kafka://broker:9092,broker:9092/topic,topic` or `eventhubs://NAMESPACE/HUB`. Here is what a source is and what of it is
-refused, without Spark; `kafka_frames` reads it.
+`kafka://broker:9092,broker:9092/topic,topic` or `eventhubs://NAMESPACE/HUB`. This module parses and checks a source,
+without Spark; `kafka_frames` reads it.
 
-Secrets come from the environment or from a file of Kafka's own (`sasl.jaas.config=…`), never from the command line, and
-are shown nowhere.
+Secrets come from the environment or from a Kafka properties file (`sasl.jaas.config=…`), never from the command line,
+and are never shown.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Messages of topics, and what is wanted of them: the return value of `kafka_source`.
+    """Kafka topics, and how to read them: the return value of `kafka_source`.
 
     Example:
         >>> from delta_sidecar.pipeline import kafka_source
@@ -99,10 +99,10 @@ class KafkaSource:
     uri: str
     brokers: str
     topics: tuple[str, ...]
-    """None where a pattern is among the options."""
+    """Empty if the options have a pattern of topic names."""
     value_format: ValueFormat = "json"
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns to be, by what they are of a message."""
+    """Column names, by field of the message."""
     starting: Offsets = Offsets("earliest")
     ending: Offsets = Offsets("latest")
     schema: AvroSchema | None = None
@@ -111,11 +111,11 @@ class KafkaSource:
     value_options: Mapping[str, str] = field(default_factory=dict)
     """Options of the text that a value is."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Consumer properties of a file or the environment: secrets, too."""
+    """Consumer properties from a file or the environment, including secrets."""
 
     @property
     def secrets(self) -> dict[str, str]:
-        """What must not be shown, by a name that says so."""
+        """The secrets, by names that mark them as such."""
         secret_properties = {name: value for name, value in self.properties.items() if _SECRET.search(name) and value}
         quoted = {
             f"{name} secret {number}": part[0] or part[1]
@@ -126,12 +126,12 @@ class KafkaSource:
         return {f"{name} secret": value for name, value in secret_properties.items()} | quoted
 
     def without_secrets(self) -> KafkaSource:
-        """What is left to do when the messages are there; it may travel with tasks."""
+        """The source without its secrets, which may be sent to tasks."""
         return replace(self, properties={})
 
     @property
     def reader_options(self) -> dict[str, str]:
-        """What both kinds of reading are told; secrets are in it."""
+        """The options for batches and streams, including secrets."""
         topics = {"subscribe": ",".join(self.topics)} if self.topics else {}
         headers = {"includeHeaders": "true"} if "headers" in self.columns else {}
         chosen = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
@@ -156,26 +156,26 @@ def kafka_source(
     options: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> KafkaSource:
-    """The topics that a URI names, and how they are read; whatever cannot be right is refused here.
+    """The topics that a URI names, and how to read them. Wrong options are refused here, without a connection.
 
     Args:
         uri: `kafka://host:port,host:port/topic,topic`, or `eventhubs://NAMESPACE/HUB`.
-        value_format: What a message holds: `json`, `csv`, `text` or `avro`.
-        columns: What of the message becomes a column: `key`, `key_bytes`, `topic`, `partition`, `offset`,
+        value_format: The format of messages: `json`, `csv`, `text` or `avro`.
+        columns: Fields of the message to add as columns: `key`, `key_bytes`, `topic`, `partition`, `offset`,
             `timestamp`, `headers`; `offset=position` gives the column another name.
         starting_offsets: `earliest`, `latest`, a time, or JSON by topic and partition.
-        ending_offsets: The same, for a batch.
+        ending_offsets: `latest`, or JSON by topic and partition; for a batch.
         avro_schemas: Files with the schema of Avro messages, or `17=FILE` by number in a schema registry.
-        config_file: A file with properties of the consumer, secrets among them.
+        config_file: A file of consumer properties, including secrets.
         options: Options of Spark's Kafka source; `kafka.<property>` for the consumer.
-        environment: Where secrets are looked up; the environment of this process if not given.
+        environment: Environment variables to read secrets from; those of this process if not given.
 
     Returns:
         A `KafkaSource`, for `ingest` and `ingest_stream`.
 
     Raises:
         InputError: The URI names no broker or no topic.
-        OptionError: An option is unknown, or does not fit.
+        OptionError: An option is unknown or wrong.
 
     Example:
         >>> from delta_sidecar.pipeline import kafka_source
@@ -186,7 +186,7 @@ def kafka_source(
     environment = os.environ if environment is None else environment
     scheme, brokers, topics = _parsed_uri(uri)
     if value_format not in VALUE_FORMATS:
-        raise OptionError(f"--value-format {value_format!r} is none of {', '.join(VALUE_FORMATS)}")
+        raise OptionError(f"--value-format {value_format!r} is not one of {', '.join(VALUE_FORMATS)}")
     given, of_values = _checked_options(options or {}, value_format)
     _check_topics(topics, given, uri)
     properties = _properties(config_file, environment)
@@ -216,11 +216,11 @@ def _parsed_uri(uri: str) -> tuple[str, str, tuple[str, ...]]:
     scheme, _, rest = uri.partition("://")
     scheme = scheme.lower()
     if scheme not in _SCHEMES:
-        raise InputError(f"{uri} is no kafka:// or eventhubs:// URI")
+        raise InputError(f"{uri} is not a kafka:// or eventhubs:// URI")
     if "@" in rest:
-        raise InputError(f"a {scheme}:// URI holds no user or password; give them by --kafka-config or the environment")
+        raise InputError(f"a {scheme}:// URI must not hold a user or password; use --kafka-config or the environment")
     if "?" in rest or "#" in rest:
-        raise InputError(f"{scheme}://{re.split('[?#]', rest)[0]}: a query or fragment has no meaning here")
+        raise InputError(f"{scheme}://{re.split('[?#]', rest)[0]}: a query or fragment is not allowed")
     hosts, _, path = rest.partition("/")
     topics = tuple(path.rstrip("/").split(",")) if path.rstrip("/") else ()
     brokers = _event_hubs_broker(hosts, uri) if scheme == "eventhubs" else _brokers(hosts, uri)
@@ -232,7 +232,7 @@ def _brokers(hosts: str, uri: str) -> str:
     for host in hosts.split(","):
         match = _HOST.fullmatch(host)
         if match is None or not 0 < int(match[1] or _PORT) < 65536:
-            raise InputError(f"{uri}: {host!r} is no broker; write kafka://host:port,host:port/topic")
+            raise InputError(f"{uri}: {host!r} is not a broker; write kafka://host:port,host:port/topic")
         brokers.append(host if match[1] else f"{host}:{_PORT}")
     return ",".join(brokers)
 
@@ -240,7 +240,7 @@ def _brokers(hosts: str, uri: str) -> str:
 def _event_hubs_broker(namespace: str, uri: str) -> str:
     match = _HOST.fullmatch(namespace)
     if match is None or match[1] or namespace.startswith("["):
-        raise InputError(f"{uri}: {namespace!r} is no namespace; write eventhubs://NAMESPACE/HUB")
+        raise InputError(f"{uri}: {namespace!r} is not a namespace; write eventhubs://NAMESPACE/HUB")
     host = namespace if "." in namespace else f"{namespace}.{_EVENT_HUBS_HOST}"
     return f"{host}:{_EVENT_HUBS_PORT}"
 
@@ -251,7 +251,7 @@ def _check_topics(topics: Sequence[str], options: Mapping[str, str], uri: str) -
         raise InputError(f"{uri}: name topics after the brokers, or --read-option subscribePattern=REGEX; one of them")
     for topic in topics:
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
-            raise InputError(f"{uri}: {topic!r} is no name of a topic: letters, digits, '.', '_' and '-', at most 249")
+            raise InputError(f"{uri}: {topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249")
 
 
 def _checked_options(options: Mapping[str, str], value_format: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -264,7 +264,7 @@ def _checked_options(options: Mapping[str, str], value_format: str) -> tuple[dic
         if name.lower().startswith("kafka."):
             if _SECRET.search(name):
                 raise OptionError(
-                    f"--read-option {name} may hold a secret: give it by --kafka-config or the environment"
+                    f"--read-option {name} may hold a secret: give it in --kafka-config or the environment"
                 )
             of_connector[name.lower()] = text
         elif name.lower() in connector:
@@ -273,7 +273,7 @@ def _checked_options(options: Mapping[str, str], value_format: str) -> tuple[dic
             of_values[value[name.lower()]] = text
         else:
             known = ", ".join([*_OPTIONS, *value.values()])
-            raise OptionError(f"--read-option {name} is none of {known}, kafka.<consumer property>")
+            raise OptionError(f"--read-option {name} is not one of {known}, kafka.<consumer property>")
     _check_names(name.removeprefix("kafka.") for name in of_connector if name.startswith("kafka."))
     if "kafka.bootstrap.servers" in of_connector:
         raise OptionError(
@@ -331,7 +331,7 @@ def _check_names(properties: Iterable[str]) -> None:
         if name in _NOT_OURS:
             raise OptionError(f"the consumer property {name} is set by Spark's connector; leave it out")
         if not re.fullmatch(r"[a-z][a-z0-9.]*", name):
-            raise OptionError(f"no consumer property begins like {name[:8]!r}; check --kafka-config")
+            raise OptionError(f"no consumer property begins with {name[:8]!r}; check --kafka-config")
 
 
 def _check_brokers(properties: Mapping[str, str], brokers: str) -> None:
@@ -369,7 +369,7 @@ def _event_hubs(properties: Mapping[str, str], broker: str, environment: Mapping
 def _schema(value_format: str, files: Sequence[str]) -> AvroSchema | None:
     if value_format != "avro":
         if files:
-            raise OptionError("--avro-schema belongs to --value-format avro")
+            raise OptionError("--avro-schema needs --value-format avro")
         return None
     if not files:
         raise OptionError("--value-format avro needs --avro-schema FILE: the schema that messages were written with")
@@ -378,7 +378,7 @@ def _schema(value_format: str, files: Sequence[str]) -> AvroSchema | None:
         match = re.fullmatch(r"(\d+)=(.+)", named)
         number, name = (int(match[1]), match[2]) if match else (None, named)
         if number in texts:
-            raise OptionError("--avro-schema: several need their numbers in the schema registry, each its own: 17=FILE")
+            raise OptionError("--avro-schema: give each of several schemas its number in the schema registry: 17=FILE")
         try:
             texts[number] = Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -392,12 +392,12 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
     for text in given:
         what, _, name = text.partition("=")
         if what not in MESSAGE_COLUMNS:
-            raise OptionError(f"--kafka-columns {what!r} is none of {', '.join(MESSAGE_COLUMNS)}")
+            raise OptionError(f"--kafka-columns {what!r} is not one of {', '.join(MESSAGE_COLUMNS)}")
         name = name or f"_kafka_{what}"
         if name.lower() in _TAKEN or name.startswith("__"):
-            raise OptionError(f"--kafka-columns {text!r}: {name} is a name that ingest needs itself; give another")
+            raise OptionError(f"--kafka-columns {text!r}: {name} is a name that ingest reserves; give another")
         if not _NAME.fullmatch(name):
-            raise OptionError(f"--kafka-columns {text!r}: {name!r} is no name of a column")
+            raise OptionError(f"--kafka-columns {text!r}: {name!r} is not a column name")
         if what in columns or name.lower() in {other.lower() for other in columns.values()}:
             raise OptionError(f"--kafka-columns names {text!r} twice")
         columns[what] = name
@@ -408,7 +408,7 @@ def _check_clashes(columns: Mapping[str, str], schema: AvroSchema | None) -> Non
     taken = {item.name.lower() for item in schema.struct} if schema else set()
     for what, name in columns.items():
         if name.lower() in taken:
-            raise OptionError(f"the value has a column {name}, too; give the other a name: --kafka-columns {what}=NAME")
+            raise OptionError(f"the value also has a column {name}; rename the other: --kafka-columns {what}=NAME")
 
 
 def _offsets(option: str, text: str, topics: Sequence[str]) -> Offsets:
@@ -432,10 +432,10 @@ def _partition_offsets(option: str, text: str, topics: Sequence[str]) -> dict[st
     try:
         given = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{option} is no JSON: {error}") from None
+        raise OptionError(f"{option} is not JSON: {error}") from None
     for topic, parts in given.items():
         if topics and topic not in topics:
-            raise OptionError(f"{option} names the topic {topic!r}, the source {', '.join(topics)}")
+            raise OptionError(f"{option} names the topic {topic!r}, but the source is {', '.join(topics)}")
         fits = isinstance(parts, dict) and all(
             name.isdecimal() and type(offset) is int and offset >= EARLIEST for name, offset in parts.items()
         )
@@ -449,9 +449,9 @@ def _partition_offsets(option: str, text: str, topics: Sequence[str]) -> dict[st
 def _ending(text: str | None, topics: Sequence[str]) -> Offsets:
     offsets = _offsets("--ending-offsets", text or "latest", topics)
     if offsets.at == "earliest" or offsets.holds(EARLIEST):
-        raise OptionError("--ending-offsets cannot be the earliest: nothing lies before it")
+        raise OptionError("--ending-offsets cannot be the earliest: there is no message before it")
     if isinstance(offsets.at, int):
-        raise OptionError("--ending-offsets takes latest or JSON; the end of a time moves while messages come in")
+        raise OptionError("--ending-offsets takes latest or JSON; an end by time would move while messages arrive")
     return offsets
 
 
@@ -465,4 +465,4 @@ def check_reading(source: KafkaSource, stream: bool) -> None:
         raise OptionError("--starting-offsets latest is for a stream; a batch would have nothing to read")
     for name in _STREAM_OPTIONS:
         if name in source.options:
-            raise OptionError(f"--read-option {name} belongs to --stream")
+            raise OptionError(f"--read-option {name} needs --stream")

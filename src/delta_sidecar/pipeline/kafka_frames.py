@@ -88,7 +88,7 @@ def latest_offsets(spark: SparkSession, source: KafkaSource) -> dict[str, dict[s
         query.awaitTermination()
         progress = query.lastProgress
     if progress is None:
-        raise SparkError(f"{source.uri}: Spark did not tell where the topics end")
+        raise SparkError(f"{source.uri}: Spark did not report where the topics end")
     offsets = progress["sources"][0]["endOffset"]
     return cast("dict[str, dict[str, int]]", json.loads(offsets) if isinstance(offsets, str) else offsets)
 

@@ -1,10 +1,10 @@
-"""The upkeep of tables in one go: small files together, old ones away, an index of what is there, no garbage.
+"""Maintain tables: compact small files, delete old files, update the index, delete old indexes.
 
-Every step looks at the table as it is, does what is due and nothing else. So a run that was broken off is simply run
-again, and a run on a table in good order changes nothing. A step that fails is reported, and the others go on.
+Every step looks at the table and does only what is needed. So an interrupted run can simply be repeated, and a run on
+a table that needs nothing changes nothing. A step that fails is reported, and the others still run.
 
-A checkpoint is made only when it is asked for by name: it needs a change of a table property, which aborts every
-writer at work. An index needs none.
+A checkpoint is made only if it is requested by name: it needs a change of a table property, which aborts every running
+write. An index needs no checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_a
 from delta_sidecar.errors import DeltaSidecarError, OptionError
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.index.build.live import tail_of
-from delta_sidecar.index.read.manifests import find_base
+from delta_sidecar.index.read.manifests import find_manifest
 from delta_sidecar.log.actions import BareFileLine
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -41,9 +41,9 @@ T = TypeVar("T")
 Step: TypeAlias = Literal["optimize", "vacuum", "checkpoint", "index", "garbage"]
 STEPS: Final[tuple[Step, ...]] = get_args(Step)
 HARMLESS: Final[tuple[Step, ...]] = tuple(step for step in STEPS if step != "checkpoint")
-"""The steps of a run that is not told which: none of them aborts a writer."""
+"""The default steps: none of them aborts a writer."""
 State: TypeAlias = Literal["done", "due", "nothing to do", "failed"]
-"""`due` is what a dry run finds to be done."""
+"""`due` means that a dry run found something to do."""
 ABORTS_WRITERS: Final = (
     "the checkpoint step changes a property of the table, which aborts every batch and stream that is being written"
 )
@@ -52,28 +52,28 @@ _log = logging.getLogger(__name__)
 
 TARGET_FILE_SIZE: Final = 128 << 20
 BUCKETS_A_COMMIT: Final = 100
-"""So many buckets are optimized in one commit: a run that is broken off has the earlier ones."""
+"""Buckets optimized per commit; an interrupted run keeps the commits it has made."""
 LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 INTERVAL: Final = "delta.checkpointInterval"
 INTERVAL_BEFORE: Final = "sidecar.checkpointInterval"
-"""Holds the table's own interval while it is changed, so that one left behind by a crash is put right."""
+"""Holds the table's own interval while it is changed, so it can be restored after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What became of one step of `maintain`.
+    """The result of one step of `maintain`.
 
     Example:
         >>> from delta_sidecar.pipeline import maintain
         >>> (step,) = maintain("events", steps=["index"], dry_run=True).steps
         >>> print(step.state, step.summary, step.facts)
-        due an index of version 3; there is none {'version': 3, 'built_on': None}
+        due an index of version 3; there is no index {'version': 3, 'built_on': None}
     """
 
     step: Step
     state: State
     summary: str
-    """One line, for people; why, if it failed."""
+    """One line for people; the reason, if the step failed."""
     seconds: float
     facts: dict[str, Any] = field(default_factory=dict)
     """The same, for machines."""
@@ -81,7 +81,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What `maintain` did to one table, or would do.
+    """What `maintain` did to one table, or in a dry run would do.
 
     Example:
         >>> from delta_sidecar.pipeline import maintain
@@ -93,13 +93,13 @@ class MaintenanceReport:
     uri: str
     dry_run: bool
     version: int | None
-    """The newest version after it; None if the table cannot be read."""
+    """The newest version after the run; None if the table cannot be read."""
     steps: tuple[StepReport, ...]
     warnings: tuple[str, ...] = ()
     error: str | None = None
-    """Why the table was not looked at."""
+    """Why the table could not be read."""
     unexpected: bool = False
-    """Something failed that is no error of this library's: a defect, rather than something to be mended."""
+    """Whether an unexpected error occurred: probably a bug, not something that the user can fix."""
 
     @property
     def failed(self) -> bool:
@@ -121,25 +121,25 @@ def maintain(
     progress: Callable[[str], None] | None = None,
     retry: RetryPolicy | None = None,
 ) -> MaintenanceReport:
-    """Maintain a table: compact small files, delete old ones, index what is there, delete what old indexes left.
+    """Maintain a table: compact small files, delete old files, update the index, delete old indexes.
 
-    Each step does what is due and nothing else. A step that fails is in the report, and the others go on.
+    Each step does only what is needed. A step that fails is in the report, and the others still run.
 
     Args:
-        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
-        spark: The session; one is started if a step needs it and none is given. `index` and `garbage` mostly need none.
+        spark: The session; if not given, one is started when a step needs it. `index` and `garbage` rarely do.
         steps: Which of `optimize`, `vacuum`, `checkpoint`, `index`, `garbage` to run, in that order; all but
-            `checkpoint` if not given, because that one aborts writers at work.
-        dry_run: Say what is due, and write nothing.
-        retain_hours: How long VACUUM keeps files that the table no longer has; the table's own
+            `checkpoint` if not given, because that one aborts running writes.
+        dry_run: Report what each step would do, and write nothing.
+        retain_hours: How long VACUUM keeps files that the table no longer uses; the table's own
             `delta.deletedFileRetentionDuration` if not given.
-        target_file_size: Bytes that a compacted file should have.
-        options: For the index; see `BuildOptions`.
-        master: The master of a session that is started.
-        conf: Spark's settings for a session that is started.
+        target_file_size: Bytes per compacted file to aim for.
+        options: Options of the index; see `BuildOptions`.
+        master: The master of the session, if one is started.
+        conf: Spark settings of the session, if one is started.
         progress: Called with one line of text whenever a step begins.
-        retry: How often a statement that lost against another writer is run again.
+        retry: How often a statement that conflicts with another writer is retried.
 
     Returns:
         A `MaintenanceReport` with a `StepReport` for each step.
@@ -176,14 +176,14 @@ def maintain_tables(
     progress: Callable[[str], None] | None = None,
     retry: RetryPolicy | None = None,
 ) -> Iterator[MaintenanceReport]:
-    """Maintain several tables one after the other, with one session; a report for each as soon as it is done.
+    """Maintain several tables one after the other, with one session, and yield a report after each.
 
     Args:
-        uris: Where the tables lie. The other arguments are those of `maintain`.
+        uris: The locations of the tables. The other arguments are those of `maintain`.
 
     Returns:
-        An iterator of `MaintenanceReport`. A table that cannot be read is a report with an `error`, and the next one
-        has its turn.
+        An iterator of `MaintenanceReport`. If a table cannot be read, its report has an `error`, and the next table
+        follows.
 
     Raises:
         OptionError: There is no such step, or a number is out of range.
@@ -233,7 +233,7 @@ def _line(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a run is asked to do to each table."""
+    """The arguments of a run, the same for each table."""
 
     steps: tuple[str, ...]
     dry_run: bool
@@ -258,11 +258,11 @@ def _warnings(snapshot: Snapshot, order: _Order) -> Iterator[str]:
     if "checkpoint" in order.steps:
         yield ABORTS_WRITERS
     elif INTERVAL_BEFORE in snapshot.metadata.properties:
-        yield f"{INTERVAL} was left at 1 by a checkpoint step that died; --only checkpoint puts it right"
+        yield f"{INTERVAL} was left at 1 by a checkpoint step that died; --only checkpoint restores it"
 
 
 def _ignore(message: str) -> None:
-    """For who does not listen."""
+    """The default callback: does nothing."""
 
 
 @dataclass(slots=True)
@@ -278,7 +278,7 @@ class _Session:
     retry: RetryPolicy
     ready: bool = False
     places: Collection[str] = ()
-    """All tables it will be used for, if there are several: a session that is started has the drivers of each."""
+    """All tables of the run, if there are several: a session that is started gets the drivers of each."""
 
     @property
     def table(self) -> str:
@@ -300,7 +300,7 @@ class _Session:
         return self.spark
 
     def sql(self, statement: str) -> list[Any]:
-        """Run a statement that may be run twice; one that lost against another writer is run again."""
+        """Run a statement that may be run twice, and retry it after a conflict with another writer."""
 
         def attempt() -> list[Any]:
             return self._frame(statement, lambda frame: frame.collect())
@@ -309,7 +309,7 @@ class _Session:
         return until_committed(attempt, lambda: None, self.retry, what=what)
 
     def count(self, statement: str, but: str) -> int:
-        """How many paths a statement gives, but for those that match a pattern: they stay in Spark."""
+        """The number of paths that a statement returns, without those that match a pattern. Spark does the counting."""
 
         def counted(frame: Any) -> int:
             from pyspark.sql import functions as f
@@ -332,7 +332,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Done:
-    """What a step came to, before it is timed."""
+    """The result of a step, without its time."""
 
     state: State
     summary: str
@@ -357,7 +357,7 @@ class _Run:
         return self.order.progress
 
     def step(self, name: Step) -> StepReport:
-        """What a step came to. One that fails does not keep the others from their work."""
+        """Run a step and return its report. If it fails, the other steps still run."""
         self.progress(name)
         began = time.monotonic()
         try:
@@ -409,20 +409,20 @@ class _Run:
             return self._vacuum_retaining("" if hours is None else f" RETAIN {hours:g} HOURS")
 
     def _vacuum_retaining(self, retain: str) -> _Done:
-        """VACUUM commits twice even if it deletes nothing, so a dry run says first whether there is anything.
+        """Run VACUUM if its dry run finds files, because VACUUM makes two commits even if it deletes nothing.
 
-        It is Delta's own rule, at the cost of a second listing where something is due: what a crashed writer left is
-        told by a listing alone. Directories that are empty do not count: one may be of a writer that has just made it.
+        This uses Delta's own rule, and lists the table twice if there are files to delete: only a listing finds the
+        files of a crashed writer. Empty directories do not count, because a writer may have just created them.
         """
         statement = f"VACUUM {self.session.table}{retain}"
         files = self.session.count(f"{statement} DRY RUN", _directories(load_snapshot(self.store)))
         if self.dry_run or not files:
             state: State = "due" if files else "nothing to do"
-            return _Done(state, f"{files:,} files that no kept version has", {"files": files})
+            return _Done(state, f"{files:,} files that no retained version uses", {"files": files})
         before = load_snapshot(self.store).version
         self.session.sql(statement)
         deleted = self._vacuumed_since(before)
-        what = "files that no kept version has" if deleted is None else f"{deleted:,} files"
+        what = "files that no retained version uses" if deleted is None else f"{deleted:,} files"
         return _Done("done", f"{what} deleted", {"files": deleted})
 
     def _vacuumed_since(self, version: int) -> int | None:
@@ -441,10 +441,10 @@ class _Run:
         before = (properties[INTERVAL_BEFORE] if left_behind else properties.get(INTERVAL)) or None
         due = _changes_files(snapshot)
         if not due and not left_behind:
-            return _Done("nothing to do", f"no file came or went since checkpoint {snapshot.segment.base_version}")
+            return _Done("nothing to do", f"no files added or removed since checkpoint {snapshot.segment.base_version}")
         if self.dry_run:
             commits = snapshot.version - snapshot.segment.base_version
-            return _Done("due", f"{commits:,} commits since the last", {"commits": commits})
+            return _Done("due", f"{commits:,} commits since the last checkpoint", {"commits": commits})
         if due:
             self._set_properties({INTERVAL: "1", INTERVAL_BEFORE: before or ""})
         self._restore_interval(before)
@@ -456,7 +456,7 @@ class _Run:
         self.session.sql(f"ALTER TABLE {self.session.table} SET TBLPROPERTIES ({given})")
 
     def _restore_interval(self, before: str | None) -> None:
-        """The table's own interval again; the note of it goes last."""
+        """Restore the table's own interval, and then delete the property that held it."""
         if before is not None:
             self._set_properties({INTERVAL: before})
         names = [INTERVAL_BEFORE, *([INTERVAL] if before is None else [])]
@@ -467,13 +467,13 @@ class _Run:
 
     def _index(self) -> _Done:
         snapshot = load_snapshot(self.store)
-        index, _ = find_base(snapshot)
+        index, _ = find_manifest(snapshot)
         reached = None if index is None else index.manifest.version
         target = _index_target(snapshot, reached)
         if reached is not None and reached >= target:
             return _Done("nothing to do", f"indexed up to version {reached}", {"version": reached})
         if self.dry_run:
-            since = "there is none" if reached is None else f"the newest is of version {reached}"
+            since = "there is no index" if reached is None else f"the newest is of version {reached}"
             return _Done("due", f"an index of version {target}; {since}", {"version": target, "built_on": reached})
         return self._build(target)
 
@@ -511,7 +511,7 @@ def _directories(snapshot: Snapshot) -> str:
 
 
 def _changes_files(snapshot: Snapshot) -> bool:
-    """Whether any file came or went since the newest checkpoint."""
+    """Whether any file was added or removed since the newest checkpoint."""
     if snapshot.segment.base is None:
         return True
     tail = tail_of(snapshot)
@@ -519,7 +519,7 @@ def _changes_files(snapshot: Snapshot) -> bool:
 
 
 def _index_target(snapshot: Snapshot, reached: int | None) -> int:
-    """The version to index: the head if files came or went since the newest index or checkpoint, else the latter."""
+    """The version to index: the head if files changed since the newest index or checkpoint, else the latter's."""
     base = snapshot.segment.base_version
     if reached is None:
         return snapshot.version if _changes_files(snapshot) else base

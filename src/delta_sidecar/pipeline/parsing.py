@@ -294,10 +294,10 @@ def _check(order: Order, batch: pa.RecordBatch, lines: Sequence[bytes], result: 
     if not order.strict:
         return
     if bad and not order.allow_bad:
-        raise RuntimeError(f"{batch.column('origin')[0]}: a record does not parse that did before: {bad[0].reason}")
+        raise RuntimeError(f"{batch.column('origin')[0]}: a record no longer parses: {bad[0].reason}")
     if result.misfits and not order.rescue:
         line = result.lines[min(result.misfits)]
-        raise RuntimeError(f"{batch.column('origin')[0]}: a record does not fit that did before: {lines[line][:200]!r}")
+        raise RuntimeError(f"{batch.column('origin')[0]}: a record no longer fits: {lines[line][:200]!r}")
 
 
 def _extended(column: pa.Array, kind: pa.DataType, more: int) -> pa.Array:

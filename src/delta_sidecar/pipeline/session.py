@@ -192,7 +192,7 @@ def find_jars(checkout: Path = CHECKOUT) -> list[Path]:
     places = [Path(named)] if named else [checkout / ".cache" / "jars", Path.cwd() / ".cache" / "jars"]
     jars = next((here for place in places if (here := sorted(place.glob("*.jar")))), [])
     if named and not jars:
-        raise SparkError(f"{JARS_VARIABLE} names {named}, which holds no jar; run make setup, or unset it")
+        raise SparkError(f"{JARS_VARIABLE} names {named}, which contains no jar; run make setup, or unset it")
     return jars
 
 

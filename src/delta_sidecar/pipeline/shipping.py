@@ -31,8 +31,12 @@ def ship(spark: SparkSession) -> None:
 
 def is_here(spark: SparkSession) -> bool:
     """Whether the workers are on this machine. A Connect server may be anywhere, whatever its own master is."""
-    remote = type(spark).__module__.startswith("pyspark.sql.connect")
-    return not remote and (spark.conf.get("spark.master", "") or "").startswith("local")
+    return not is_connect(spark) and (spark.conf.get("spark.master", "") or "").startswith("local")
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is a client of a Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def package_archive(directory: Path) -> Path:

@@ -158,7 +158,7 @@ def source_of(
 ) -> Source:
     """The files at a place; their format as it is given, or as their names tell it."""
     if file_format is not None and file_format not in FORMATS:
-        raise OptionError(f"format {file_format!r} is none of {', '.join(FORMATS)}")
+        raise OptionError(f"format {file_format!r} is not one of {', '.join(FORMATS)}")
     text = os.fspath(uri)
     known = infer_format(text, storage_options) if file_format is None else file_format
     return Source(text, known, options or {}, storage_options)
@@ -180,7 +180,7 @@ def infer_format(uri: str, storage_options: Mapping[str, str] | None = None) -> 
             names = " and ".join(known.values())
             kind, name = next(iter(known.items()))
             glob = f"--format {kind} --read-option pathGlobFilter=*.{name.rpartition('.')[2]}"
-            raise InputError(f"{uri} holds files of several formats ({names}); take those of one: {glob}")
+            raise InputError(f"{uri} holds files of several formats ({names}); choose one of them: {glob}")
     if known:
         return next(iter(known))
     if _is_missing(uri):
@@ -245,7 +245,7 @@ def list_files(spark: SparkSession, source: Source) -> list[File]:
         if source.format == "parquet" and not is_filtered:
             given = {_bare(file.path) for file in files}
             if empty := [path for path in map(unquote, frame.inputFiles()) if _bare(path) not in given]:
-                raise InputError(f"{min(empty)} is no Parquet file: it is empty")
+                raise InputError(f"{min(empty)} is not a Parquet file: it is empty")
         return files
 
 
@@ -256,7 +256,7 @@ def _bare(path: str) -> str:
 
 def stream_files(spark: SparkSession, source: Source) -> DataFrame:
     """A stream of file names: each batch of it is a batch of files."""
-    with spark_failures(f"{source.uri} cannot be followed"):
+    with spark_failures(f"{source.uri} cannot be read as a stream"):
         reader = _names_reader(spark.readStream, source).options(**(_ANY_AGE | source.only(_STREAM_OPTIONS)))
         frame: DataFrame = reader.load(source.place)
         return frame.select("path", "length")
@@ -502,7 +502,7 @@ def _check_directories(columns: Sequence[DirectoryColumn], schema: pa.Schema, pa
     names = {name.casefold() for name in schema.names}
     if both := [column.name for column in columns if column.name.casefold() in names]:
         raise InputError(
-            f"column {both[0]} stands both in {path} and in the name of its directory; "
+            f"column {both[0]} is both in {path} and in the name of its directory; "
             "pass --read-option directoryColumns=false to take the file's"
         )
 
@@ -531,7 +531,7 @@ def _footer(store: Store, path: str, file: File) -> pa.Schema:
         stored = pq.read_metadata(pa.BufferReader(bytes(end))).schema
         schema = stored.to_arrow_schema()
     except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file.path} is no Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
+        raise InputError(f"{file.path} is not a Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
     leaves = (stored.column(at).physical_type for at in range(len(stored.names)))
     return pa.schema([pa.field(column.name, _as_spark_reads(column.type, leaves), True) for column in schema])
 

@@ -1,4 +1,4 @@
-"""The index of a large table, built on Spark: tasks read the log and write parts, the driver sees samples and receipts.
+"""Build the index of a large table on Spark. Tasks read the log and write parts; the driver sees samples and receipts.
 
     shares of the log ──► sample of keys ──► edges of ranges
     shares of the log ──► rows in parcels to their ranges ──► exchange ──► parts ──► receipts
@@ -25,13 +25,12 @@ from delta_sidecar.index.build.build import BuildReport
 from delta_sidecar.index.build.build import build_index as build_index_of_store
 from delta_sidecar.index.build.build_job import Build, BuildOptions
 from delta_sidecar.index.build.live import base_files, tail_of
-from delta_sidecar.index.format.index_columns import whole
+from delta_sidecar.index.format.index_columns import one_array
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, order_of
 from delta_sidecar.log.checkpoint import Checkpoint, RowGroup
 from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.segment import CommitRange
-from delta_sidecar.pipeline.ddl import column_ddl
 from delta_sidecar.pipeline.tasks import EDGE_COLUMNS, PARCEL_DDL, RECEIPT_DDL, Share, Work, key_type, packed
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.uri import parse_location
@@ -47,7 +46,7 @@ MOST_SHARES: Final = 2_000
 LOT_ROWS: Final = 200_000
 """Actions that a task replays."""
 ADD_BYTES: Final = 250
-"""Of an action in a commit, about: how many there are decides how many tasks replay a long tail."""
+"""Approximate bytes of an action in a commit, to estimate how many tasks replay a long tail."""
 SAMPLES_A_PART: Final = 200
 MOST_SAMPLES: Final = 200_000
 
@@ -63,22 +62,22 @@ def build_index(
     conf: Mapping[str, str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> BuildReport:
-    """Build the index of a table, on Spark where it is large, and return what was done.
+    """Build or update the index of a table, on Spark if the table is large, and return a report.
 
-    Small tables, and changes since the last index, are built in this process: no session is started for them.
+    This process builds the first index of a small table and all later ones, without starting a session.
 
     Args:
-        uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
+        uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
         version: The version to index; the newest if not given.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
         options: Sort column, time column, engine, a build from scratch; see `BuildOptions`.
-        spark: The session to use where Spark is needed; one is started and stopped if not given.
-        master: The master of a session that is started.
-        conf: Spark's settings for a session that is started.
+        spark: The session to use if Spark is needed; if not given, one is started and stopped.
+        master: The master of the session, if one is started.
+        conf: Spark settings of the session, if one is started.
         progress: Called with one line of text whenever a step begins.
 
     Returns:
-        A `BuildReport`: the version that is indexed, how many files it has, which engine built it and why.
+        A `BuildReport`: the indexed version, its number of files, which engine built it and why.
 
     Raises:
         TableNotFoundError: There is no Delta table at `uri`.
@@ -111,7 +110,7 @@ def _session(stack: ExitStack, build: Build, master: str | None, conf: Mapping[s
         return stack.enter_context(spark_session(master=master, conf=conf, app_name="delta-sidecar build"))
     except SparkError as error:
         raise SparkError(
-            f"the index is to be {build.reason}; {error}, or build in one process: --engine process"
+            f"the index must be {build.reason}; {error}, or build in one process: --engine process"
         ) from None
 
 
@@ -122,7 +121,7 @@ def index_batch(
     options: BuildOptions | None = None,
     spark: SparkSession | None = None,
 ) -> Callable[[Any, int], None]:
-    """A function for `foreachBatch` of a stream of your own: called after a batch was written, it updates the index.
+    """A function for `foreachBatch` of your own stream: call it after a batch is written, and it updates the index.
 
     Args:
         uri: The table that the stream writes.
@@ -131,10 +130,10 @@ def index_batch(
         spark: The session; that of the batch if not given.
 
     Returns:
-        A function of the batch and its number. It costs little while little has changed.
+        A function that takes the batch and its number. Its cost depends on what changed since the last index.
 
     Raises:
-        DeltaSidecarError: When it is called, what `build_index` raises.
+        DeltaSidecarError: The returned function raises the errors of `build_index`.
 
     Example:
         >>> from delta_sidecar.pipeline import index_batch
@@ -156,7 +155,7 @@ def index_batch(
 def build_on_spark(
     build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None
 ) -> list[PartEntry]:
-    """Every part of a table's index. A broken checkpoint means the next base, as for every reader."""
+    """Build every part of a table's index. If a checkpoint is broken, the next base is used, as by every reader."""
     from delta_sidecar.pipeline.reach import check_reach
     from delta_sidecar.pipeline.shipping import ship
 
@@ -245,7 +244,17 @@ class _Run:
 
     @property
     def _sample_ddl(self) -> str:
-        return f"key {column_ddl(key_type(self._build.layout))}, modification_time bigint, path string, count bigint"
+        return f"key {_column_ddl(key_type(self._build.layout))}, modification_time bigint, path string, count bigint"
+
+
+_DDL: Final = {pa.int64(): "bigint", pa.float64(): "double", pa.binary(): "binary"}
+
+
+def _column_ddl(data_type: pa.DataType) -> str:
+    """The type of a sort key in Spark's words."""
+    if pa.types.is_decimal(data_type):
+        return f"decimal({data_type.precision},{data_type.scale})"
+    return _DDL[data_type]
 
 
 def _by_number(parcels: DataFrame, count: int) -> DataFrame:
@@ -259,7 +268,7 @@ def _edges(keys: pa.Table, count: int) -> pa.RecordBatch | None:
     """The first row of every range but the first."""
     if count < 2 or not keys.num_rows:
         return None
-    ordered = keys.take(order_of([whole(keys.column(name)) for name in EDGE_COLUMNS]))
+    ordered = keys.take(order_of([one_array(keys.column(name)) for name in EDGE_COLUMNS]))
     at = sorted({keys.num_rows * number // count for number in range(1, count)} - {0})
     if not at:
         return None

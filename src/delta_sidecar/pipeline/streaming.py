@@ -68,19 +68,19 @@ def ingest_stream(
     on_progress: Callable[[str], None] | None = None,
     on_batch: Callable[[IngestSummary], None] | None = None,
 ) -> StreamingQuery:
-    """Start a stream (a streaming frame, files at a path, or messages of Kafka) into a table, and give back the query.
+    """Start a stream (a streaming DataFrame, files at a path, or Kafka messages) into a table, and return the query.
 
-    Each micro-batch is one commit, held to the contract as it is then, and added once even if Spark runs it again.
-    Arguments that are not listed are those of `ingest`.
+    Each micro-batch is one commit. It must fit the contract as it is at that moment, and is added only once even if
+    Spark runs it again. Arguments that are not listed are those of `ingest`.
 
     Args:
         source: A streaming DataFrame, a path or URI of files, or Kafka topics.
-        table: Where the table lies: a local path or a URI such as `s3://bucket/events`.
-        time_column: The column with the time of an event.
-        checkpoint_location: Where Spark keeps how far the stream has come. With another one everything is new.
-        available_now: End when all that is there has been taken; else the query goes on until it is stopped.
-        processing_time: A batch this often (`10 seconds`), where `available_now` is false; as fast as they come if
-            not given.
+        table: The location of the table: a local path or a URI such as `s3://bucket/events`.
+        time_column: The column with the event time.
+        checkpoint_location: Where Spark keeps the progress of the stream. With another location it starts over.
+        available_now: If true, the query ends when it has read everything; otherwise it runs until it is stopped.
+        processing_time: The time between batches (`10 seconds`) if `available_now` is false; if not given, batches
+            follow each other at once.
         app_id: Names the application in the table's transactions, beside the id that Spark keeps in the checkpoint
             location.
         on_batch: Called with the `IngestSummary` of each batch.
@@ -89,7 +89,7 @@ def ingest_stream(
         Spark's `StreamingQuery`; `await_end` waits for it.
 
     Raises:
-        InputError: The DataFrame is no stream, or does not fit.
+        InputError: The DataFrame is not a stream, or does not fit the contract.
         OptionError: An argument is wrong.
         SparkError: Spark is missing, or the stream did not start.
 
@@ -122,11 +122,11 @@ def ingest_stream(
 
 
 def await_end(query: StreamingQuery, stop: Callable[[], bool] | None = None) -> None:
-    """Wait until a stream has ended, or stop it as soon as `stop` says so; what a batch failed with is raised.
+    """Wait until a stream has ended, or stop it when `stop` returns true. If a batch failed, its error is raised.
 
     Args:
         query: What `ingest_stream` returned.
-        stop: Asked once a second; the query is stopped when it returns true.
+        stop: Called once a second; the query is stopped when it returns true.
 
     Raises:
         DeltaSidecarError: What a batch failed with; `SparkError` where Spark itself failed.
@@ -172,7 +172,7 @@ def _stream(
     if not isinstance(source, (str, os.PathLike)):
         give_access(spark, settings, None)
         if not source.isStreaming:
-            raise InputError("the DataFrame is no stream; make it with spark.readStream, or use ingest")
+            raise InputError("the DataFrame is not a stream; make it with spark.readStream, or use ingest")
         event_time(source.schema, settings.time_column, "the stream", settings.time_format)
         return source, None
     files = source_of(source, source_format, read_options, settings.storage_options)

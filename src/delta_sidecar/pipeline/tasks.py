@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.index.build.build_job import Placement, part_slices
-from delta_sidecar.index.format.index_columns import whole
+from delta_sidecar.index.format.index_columns import one_array
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
@@ -279,7 +279,7 @@ def range_numbers(edges: pa.RecordBatch, keys: pa.RecordBatch) -> np.ndarray[Any
     # An edge stands before an equal row.
     is_edge = np.concatenate([np.ones(first, np.int8), np.zeros(count, np.int8)])
     edge = pa.Array.from_buffers(pa.int8(), first + count, [None, pa.py_buffer(is_edge)])
-    order = order_of([*(whole(both.column(name)) for name in EDGE_COLUMNS), edge])
+    order = order_of([*(one_array(both.column(name)) for name in EDGE_COLUMNS), edge])
     places = np.frombuffer(order.buffers()[1], np.uint64)[: len(order)].astype(np.int64)
     before = np.cumsum(places < first)
     numbers = np.empty(count, np.int32)
@@ -319,7 +319,7 @@ def _replayed(actions: list[pa.RecordBatch], maker: KeyMaker) -> Iterator[pa.Rec
     for version, group in groupby(versioned, key=itemgetter(0)):
         batches = [_commit_batch(rows) for _, rows in group]
         if version == _BASE:
-            yield from replay.seal().live(batch.adds for batch in batches)
+            yield from replay.base_filter().live(batch.adds for batch in batches)
         else:
             yield from replay.commit(batches)
 

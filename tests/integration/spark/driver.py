@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from delta_sidecar.engines.spark import register, sidecar_files
 from delta_sidecar.errors import InputError
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.limits import BuildLimits
@@ -79,7 +80,23 @@ def refusals(spark: SparkSession, order: dict[str, Any]) -> Any:
     return said
 
 
-STEPS = {"build": build_index, "ingest": ingest_events, "maintain": maintain_table, "refusals": refusals}
+def read_as_engine(spark: SparkSession, order: dict[str, Any]) -> Any:
+    """How many rows a filter leaves, through the data source, through Spark's own reader, and in delta-spark."""
+    register(spark)
+    condition = "id IN (3, 7)"
+    source = spark.read.format("sidecar").load(order["table"]).where(condition)
+    native = sidecar_files(spark, order["table"], condition)
+    delta = spark.read.format("delta").load(order["table"]).where(condition)
+    return [sorted(map(str, frame.collect())) for frame in (source, native, delta)]
+
+
+STEPS = {
+    "build": build_index,
+    "engine": read_as_engine,
+    "ingest": ingest_events,
+    "maintain": maintain_table,
+    "refusals": refusals,
+}
 
 
 def main(order: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import build_index
-from delta_sidecar.index.read.manifests import find_base
+from delta_sidecar.index.read.manifests import find_manifest
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from tests.integration.servers import SparkCluster
@@ -72,7 +72,7 @@ def driven(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> D
     before = files_below(refused)
     settings = cluster.settings | {"spark.pyspark.python": str(without_package(place))}
     typed = {"build": "table", "refusals": "/proc/self/cwd/refused"}
-    driver = started(cluster.master, table, ["build", "refusals"], settings, typed=typed)
+    driver = started(cluster.master, table, ["build", "engine", "refusals"], settings, typed=typed)
     return Driven(table, refused, before, answered(driver))
 
 
@@ -81,6 +81,12 @@ def test_an_index_is_built_on_workers_that_lack_the_package(driven: Driven) -> N
     assert (report["engine"], report["files"]) == ("spark", 40)
     assert report["parts"] > 5
     assert sorted(verified(open_store(driven.table))[0]) == live(driven.table)
+
+
+def test_workers_that_lack_the_package_read_through_the_index(driven: Driven) -> None:
+    source, native, delta = driven.answers["engine"]
+    assert len(delta) == 8
+    assert source == native == delta
 
 
 def test_a_relative_path_is_that_of_the_driver(driven: Driven) -> None:
@@ -141,7 +147,7 @@ def test_a_build_killed_in_the_middle_leaves_the_old_index_and_the_next_one_comp
         driver.kill()
         driver.communicate(timeout=SECONDS)
     snapshot = load_snapshot(open_store(table))
-    found, passed = find_base(snapshot)
+    found, passed = find_manifest(snapshot)
     assert found is not None
     assert (found.manifest.version, passed) == (old.version, [])
     assert sorted(file.path for file in DeltaTable(str(table)).file_infos()) == live(table)

@@ -17,7 +17,7 @@ from tests.integration.spark.test_cluster import live, written
 def done(connect: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, object]]]:
     """A table that was ingested, maintained and indexed by a client of the server."""
     table = tmp_path_factory.mktemp("connect") / "table"
-    return table, answered(started(connect, table, ["ingest", "maintain", "build"]))
+    return table, answered(started(connect, table, ["ingest", "maintain", "build", "engine"]))
 
 
 def test_a_batch_is_ingested_once(done: tuple[Path, dict[str, list[dict[str, object]]]]) -> None:
@@ -36,6 +36,12 @@ def test_an_index_is_built(done: tuple[Path, dict[str, dict[str, object]]]) -> N
     report = done[1]["build"]
     assert (report["engine"], report["mode"], report["files"]) == ("spark", "full", 10)
     assert len(verified(open_store(done[0]))[0]) == 10
+
+
+def test_a_table_is_read_through_its_index(done: tuple[Path, dict[str, list[list[str]]]]) -> None:
+    source, native, delta = done[1]["engine"]
+    assert len(delta) == 2
+    assert source == native == delta
 
 
 def test_a_relative_path_is_that_of_the_client(connect: str, tmp_path: Path) -> None:

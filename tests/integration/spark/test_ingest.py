@@ -179,7 +179,7 @@ def text_of(micros: int) -> str:
 def test_times_that_are_none_are_put_aside_or_refused(table: SparkTable, tmp_path: Path) -> None:
     rows = [(text, n) for n, text in enumerate([*TEXTS, None])]
     frame = table.spark.createDataFrame(rows, "ts STRING, id INT")
-    with pytest.raises(InputError, match=r"10 records are bad.*ts is no time.*--bad-rows"):
+    with pytest.raises(InputError, match=r"10 records are bad.*ts is not a time.*--bad-rows"):
         ingest(frame, table.root, "ts")
     assert not table.root.exists()
     done = ingest(frame, table.root, "ts", bad_rows=tmp_path / "bad")
@@ -192,7 +192,7 @@ def test_times_that_are_none_are_put_aside_or_refused(table: SparkTable, tmp_pat
     assert {row.file for row in aside} == {None}
     for row in aside:
         asks = json.loads(row.raw)["ts"].isdigit()
-        assert row.reason.startswith("ts is a number: say what it counts" if asks else "ts is no time")
+        assert row.reason.startswith("ts is a number; name its unit" if asks else "ts is not a time")
 
 
 def test_bad_rows_of_a_batch_are_written_once(
@@ -281,7 +281,7 @@ def test_times_without_zone(table: SparkTable) -> None:
     done = ingest(frame, table.root, "ts", bucket="minute")
     assert done.buckets == done.files == 31
     text = table.spark.createDataFrame([("2026-02-10 23:45:00", 1), ("2026-02-10T23:45:00Z", 2)], "ts STRING, id LONG")
-    with pytest.raises(InputError, match="ts is no time"):
+    with pytest.raises(InputError, match="ts is not a time"):
         ingest(text, table.root, "ts", bucket="minute")
     again = ingest(text.where("id = 1"), table.root, "ts", bucket="minute")
     assert again.rows == 1, "a zone has no place in a time without one"
@@ -370,7 +370,7 @@ def test_new_columns_are_refused_by_name_or_merged(table: SparkTable) -> None:
     assert table.frame().columns == ["ts", "id", "v", "s", "_event_hour", "extra", "nested"]
     narrower = table.spark.sql(EVENTS).select("ts", "id")
     assert ingest(narrower, table.root, "ts").rows == 31
-    with pytest.raises(InputError, match="v is string, in the contract double"):
+    with pytest.raises(InputError, match="v is string, but in the contract double"):
         ingest(table.spark.sql(EVENTS).selectExpr("ts", "CAST(v AS STRING) AS v"), table.root, "ts")
     assert table.frame().count() == 93
 
@@ -404,7 +404,7 @@ def test_what_cannot_be_ingested_says_why(table: SparkTable, tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"has no bucket column.*new table"):
         ingest(frame, table.root, "ts")
     (tmp_path / "bad.json").write_text('{"ts": "2026-02-10", "v": 1}\nnot json\n')
-    with pytest.raises(InputError, match=r"bad\.json line 2: Expecting value: not json; mend it") as caught:
+    with pytest.raises(InputError, match=r"bad\.json line 2: Expecting value: not json; fix it") as caught:
         ingest(tmp_path / "bad.json", tmp_path / "t", "ts", spark=table.spark)
     assert "\n" not in str(caught.value)
 
@@ -435,7 +435,7 @@ def test_every_source(table: SparkTable, tmp_path: Path, kind: str) -> None:
     found = sorted((row.id, row.v, row._event_hour) for row in table.frame().collect())
     assert found == [(hour, hour / 4, f"20260210{hour}") for hour in range(20, 24)]
     more = write_source(table.spark, kind, tmp_path / "more", [ROWS[0], {**ROWS[0], "ts": "gone"}])
-    with pytest.raises(InputError, match=r"ts is no time.*gone"):
+    with pytest.raises(InputError, match=r"ts is not a time.*gone"):
         ingest(more, table.root, "ts", spark=table.spark, source_format=kind)
     again = ingest(more, table.root, "ts", spark=table.spark, bad_rows=tmp_path / "bad")
     assert (again.rows, again.bad_rows) == (1, 1)
@@ -564,7 +564,7 @@ def test_times_as_spark_and_pandas_write_them(table: SparkTable, tmp_path: Path)
 def test_an_empty_parquet_file_is_refused(table: SparkTable, tmp_path: Path) -> None:
     pq.write_table(pa.table({"ts": ["2026-02-10"]}), tmp_path / "a b.parquet")
     (tmp_path / "c%20d.parquet").touch()
-    with pytest.raises(InputError, match=r"c%20d.parquet is no Parquet file: it is empty"):
+    with pytest.raises(InputError, match=r"c%20d.parquet is not a Parquet file: it is empty"):
         ingest(tmp_path, table.root, "ts", spark=table.spark)
 
 
@@ -586,7 +586,7 @@ def test_a_number_for_a_time_is_asked_what_it_counts(table: SparkTable, tmp_path
     ingest(table.spark.sql(EVENTS), table.root, "ts")
     for name, text in (("a.json", '{"ts": 1794880493489}'), ("b.csv", "id,ts\n1,1794880493489\n")):
         (tmp_path / name).write_text(text)
-        with pytest.raises(InputError, match=r"ts is a number: say what it counts .--time-format epoch-seconds, "):
+        with pytest.raises(InputError, match=r"ts is a number; name its unit .--time-format epoch-seconds, "):
             ingest(tmp_path / name, table.root, "ts", spark=table.spark)
 
 

@@ -131,7 +131,7 @@ def test_what_is_wrong_is_said_at_once_or_by_its_batch(table: SparkTable, landin
     land(landing, "a", "2026-02-10T23:45:00Z")
     with pytest.raises(UnknownColumnError, match=r"'when' in .*; its columns: ts, id$"):
         await_end(ingest_stream(landing, table.root, "when", landing.parent / "c1", spark=table.spark))
-    with pytest.raises(InputError, match="no stream"):
+    with pytest.raises(InputError, match="not a stream"):
         ingest_stream(table.spark.range(1), table.root, "id", landing.parent / "c2")
     run(table, landing)
     with pytest.raises(InputError, match="not bucketed by _event_day"):

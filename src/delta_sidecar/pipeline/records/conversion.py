@@ -73,7 +73,7 @@ def decode_json(text: str) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if text[end:].strip():
-        raise ValueError(f"something follows the record, from character {end + 1} on")
+        raise ValueError(f"extra text after the record, from character {end + 1} on")
     return value
 
 

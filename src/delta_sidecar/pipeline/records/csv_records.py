@@ -109,7 +109,7 @@ def header_names(line: str, dialect: Dialect, origin: str) -> list[str]:
     try:
         names, _ = dialect.tokens().record(line.lstrip("\ufeff").rstrip("\r\n"))
     except ValueError as error:
-        what = "header" if dialect.header else "first line, which tells how many columns it has,"
+        what = "header" if dialect.header else "first line, which gives the number of columns,"
         raise InputError(f"{origin}: its {what} cannot be read: {error}") from None
     return checked_names([(name if dialect.header else "") or f"_c{at}" for at, name in enumerate(names)], origin)
 

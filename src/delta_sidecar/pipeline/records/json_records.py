@@ -146,7 +146,7 @@ def _records(line: bytes | None) -> list[Object]:
     value = decode_json(text)
     records = value if isinstance(value, list) and not isinstance(value, Object) else [value]
     if not all(isinstance(record, Object) for record in records):
-        raise ValueError("it is no JSON object")
+        raise ValueError("it is not a JSON object")
     if any(0xD800 <= ord(character) < 0xE000 for character in _all_text(value)):
         raise ValueError("it holds half of a surrogate pair")
     return records
@@ -230,14 +230,14 @@ class Fit:
             place = fields.get(name.casefold())
             if place is None:
                 if name.casefold() in unknown:
-                    raise TwiceNamed(f"it names {name!r} twice, in letters of another case")
+                    raise TwiceNamed(f"it names {name!r} twice, in different case")
                 unknown.add(name.casefold())
                 left[name] = value
                 self._tell(self.report.new((*path, name), inference.type_of(value), encode_json(value)))
                 continue
             at, known = place
             if at in seen:
-                raise TwiceNamed(f"it names {known.name!r} twice, in letters of another case")
+                raise TwiceNamed(f"it names {known.name!r} twice, in different case")
             seen.add(at)
             values[at], rest = self.value(value, known.type, (*path, known.name))
             if rest is not FITS:
