@@ -23,6 +23,7 @@ CACHE := .cache
 JARS := $(CACHE)/jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
+KUSTO := $(CACHE)/kusto
 LOWEST := $(CACHE)/lowest
 EXTRAS := spark,avro,engines,pandas,docs,dev
 
@@ -31,12 +32,12 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed ## Make .venv, fetch Spark's jars, the Azure Blob emulator and a Kafka broker
+setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: demo
-demo: setup ## Ingest telemetry on local Spark, index and query it; then a log of a million files, here and in deltalake
-	$(BIN)/python scripts/demo.py
+demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars
 	@BENCH_DIR=$(CACHE)/effect $(BIN)/python -m benchmarks.effect
+	$(BIN)/python scripts/demo.py
 
 .PHONY: test
 test: setup lint ## Lint, types, import rules, and all tests
@@ -63,7 +64,7 @@ lint: $(VENV)/.installed ## Ruff, mypy and the import rules
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: format
-format: $(VENV)/.installed ## Format the code and mend what ruff can
+format: $(VENV)/.installed ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -73,16 +74,16 @@ docs: $(VENV)/.installed ## Build the documentation as a site, in .cache/site
 	@echo "$(CACHE)/site/index.html"
 
 .PHONY: properties
-properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases a property (20000)
+properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases per property (20000)
 	DELTA_SIDECAR_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n $(WORKERS) tests/properties $(PYTEST_ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.installed ## Read through an index with CASES random damages to its files (10000)
+fuzz: $(VENV)/.installed ## Read through an index whose files are damaged at random, CASES times (10000)
 	DELTA_SIDECAR_CASES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/fuzz $(PYTEST_ARGS)
 
 .PHONY: ingest-cases
 ingest-cases: CASES = 2000
-ingest-cases: setup ## Ingest CASES random landings (2000) on local Spark: every record has its place
+ingest-cases: setup ## Ingest CASES random sets of files (2000) on local Spark, and check that no record is lost
 	DELTA_SIDECAR_INGEST_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  -n 2 --dist loadgroup tests/integration/ingest/test_property.py $(PYTEST_ARGS)
 
@@ -107,7 +108,7 @@ bench-build: setup ## Measure the index build of a table of N files beside Delta
 	$(BIN)/python -m benchmarks.build --n $(N)
 
 .PHONY: beside
-beside: setup ## Measure our rows beside those of commit BASE, in turn: no row may be 5 % slower
+beside: setup ## Measure our rows and those of commit BASE in alternating runs: no row may be 5 % slower
 	git worktree add --detach --force .cache/beside $(BASE)
 	$(BIN)/python -m benchmarks.beside .cache/beside --files $(N) $(BESIDE_ARGS); status=$$?; \
 	  git worktree remove --force .cache/beside; exit $$status
@@ -115,6 +116,10 @@ beside: setup ## Measure our rows beside those of commit BASE, in turn: no row m
 .PHONY: bench-imports
 bench-imports: $(VENV)/.installed ## Measure the import, and a fresh process to its first file, beside the libraries alone
 	$(BIN)/python -m benchmarks.imports
+
+.PHONY: bench-engines
+bench-engines: $(VENV)/.installed ## Measure one hour of N files in DuckDB, Polars and DataFusion beside deltalake there
+	$(BIN)/python -m benchmarks.engines --files $(N)
 
 .PHONY: bench-driver
 bench-driver: setup ## Measure the driver's memory on a standalone cluster, at 1 and 10 million files
@@ -125,7 +130,7 @@ bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own 
 	$(BIN)/python -m benchmarks.ingest
 
 .PHONY: clean
-clean: ## Remove .venv, .cache and what tools left behind
+clean: ## Remove .venv, .cache and the caches of tools
 	rm -rf $(VENV) $(CACHE) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -156,4 +161,9 @@ $(JARS)/.resolved $(KAFKA)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $
 $(AZURITE)/.installed: scripts/azurite/package.json $(CACHE)/.tools
 	@mkdir -p $(AZURITE) && cp scripts/azurite/package.json $(AZURITE)/ && echo "installing the Azure Blob emulator" && \
 		npm install --prefix $(AZURITE) --no-package-lock --no-audit --no-fund --loglevel error
+	@touch $@
+
+$(KUSTO)/.installed: scripts/kusto/package.json $(CACHE)/.tools
+	@mkdir -p $(KUSTO) && cp scripts/kusto/package.json $(KUSTO)/ && echo "installing Kusto's parser" && \
+		npm install --prefix $(KUSTO) --no-package-lock --no-audit --no-fund --loglevel error
 	@touch $@

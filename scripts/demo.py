@@ -1,17 +1,22 @@
 """`make demo`: the whole story on one machine, every number checked against Spark's own.
 
 It generates two days of telemetry, ingests them in batches into hourly buckets on a local Spark, and builds an index at
-each checkpoint; some rows arrive late, some are deleted. Then it queries the table, here and in `deltalake`.
-`make demo` ends with `benchmarks.effect`: the same two readers on a log of a million files.
+each checkpoint; some rows arrive late, some are deleted. Then it queries the table, here and in `deltalake`, and asks
+one question in DuckDB, Polars and Spark. Before this script `make demo` runs `benchmarks.effect`: the same two readers
+on a log of a million files.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +34,8 @@ TABLE = PLACE / "telemetry"
 HOURS, BATCH_HOURS, EVENTS_AN_HOUR, DEVICES = 48, 4, 1800, 60
 SINCE = "2026-02-11T22:00:00Z"
 RECENT = f"ts >= '{SINCE}'"
+RECENT_BUCKETS = "_event_hour >= '2026021122'"
+"""The same hours by the partition column: Delta Sidecar finds it from the time, other readers are told."""
 CHECKPOINT_EVERY = 6
 
 
@@ -44,6 +51,7 @@ def main() -> None:
         change(spark)
         index()
         query(spark)
+        engines(spark)
     print("\nTry:")
     print(f'  .venv/bin/sidecar explain .cache/demo/telemetry --where "{RECENT}"')
     print("  .venv/bin/sidecar verify .cache/demo/telemetry")
@@ -164,8 +172,7 @@ def against_deltalake() -> None:
 
     ours, kept = timed(lambda: len(list(DeltaTable(TABLE).file_infos(predicate=RECENT))))
     first, _ = timed(lambda: next(iter(DeltaTable(TABLE).file_infos(limit=1))))
-    since = "_event_hour >= '2026021122'"
-    theirs, found = timed(lambda: len(deltalake.DeltaTable(TABLE).file_uris(file_pruning_predicate=since)))
+    theirs, found = timed(lambda: len(deltalake.DeltaTable(TABLE).file_uris(file_pruning_predicate=RECENT_BUCKETS)))
     print(f"first file   {first * 1000:6.1f} ms here")
     print(f"last hours   {ours * 1000:6.1f} ms here, {kept} files; {theirs * 1000:6.1f} ms deltalake, {found} files")
     if kept != found:
@@ -189,6 +196,117 @@ def count(table: DeltaTable, predicate: str) -> int:
 
 def spark_rows(spark: SparkSession) -> DataFrame:
     return spark.read.format("delta").load(str(TABLE))
+
+
+# Engines
+
+Answer = list[tuple[int, int, float]]
+"""Device, number of rows, highest value; by device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One engine, and what finds the files for it."""
+
+    engine: str
+    through: str
+    ask: Callable[[], Answer]
+
+
+def engines(spark: SparkSession) -> None:
+    heading("The same question in DuckDB, Polars and Spark: rows and highest value of each device, last two hours")
+    from delta_sidecar.engines.spark import register
+
+    register(spark)
+    for module in ("data.row_scan", "engines.dataset", "engines.duckdb", "engines.polars", "engines.polars_expr"):
+        import_module(f"delta_sidecar.{module}")
+    ways = [*duckdb_ways(), *polars_ways(), *spark_ways(spark)]
+    table = DeltaTable(TABLE)
+    live, kept = [Path(uri) for uri in table.file_uris()], len(table.file_uris(predicate=RECENT))
+    answers = []
+    print(f"{'engine':<8}{'through':<34}{'files opened':>12}{'first':>11}{'warm':>11}")
+    for way in ways:
+        first, answer, opened = watched(way.ask, live)
+        warm, again = timed(way.ask)
+        files = "not seen" if opened is None else f"{opened} of {len(live)}"
+        print(f"{way.engine:<8}{way.through:<34}{files:>12}{first * 1000:>8.1f} ms{warm * 1000:>8.1f} ms")
+        if way.through.startswith("Delta Sidecar") and opened not in (None, kept):
+            sys.exit(f"demo: {way.engine} opened {opened} files, and {kept} may hold a matching row; this is a bug")
+        answers += [answer, again]
+    if any(answer != answers[0] for answer in answers):
+        sys.exit("demo: the answers differ; this is a bug")
+    rows = sum(count for _, count, _ in answers[0])
+    print(f"Every way gives the same answer: {len(answers[0])} devices, {rows:,} rows.")
+    print("Each time opens the table and answers; libraries are imported before. Warm is the quickest of five more")
+    print("runs in this process. A small table: the gap grows with the number of files (`make bench-engines`).")
+
+
+def duckdb_ways() -> list[Way]:
+    import deltalake
+    import duckdb
+
+    connection = duckdb.connect()
+    question = "SELECT device, count(*), max(value) FROM rows GROUP BY device ORDER BY device"
+
+    def ours() -> Answer:
+        rows = DeltaTable(TABLE).to_duckdb(connection, predicate=RECENT)
+        return rows.query("rows", question).fetchall()
+
+    def theirs() -> Answer:
+        rows = deltalake.DeltaTable(TABLE).scan(["device", "value"], f"{RECENT_BUCKETS} AND {RECENT}")
+        return connection.from_arrow(rows).query("rows", question).fetchall()
+
+    return [Way("DuckDB", "Delta Sidecar: to_duckdb", ours), Way("DuckDB", "deltalake: scan", theirs)]
+
+
+def polars_ways() -> list[Way]:
+    import polars as pl
+
+    def answer(rows: pl.LazyFrame) -> Answer:
+        return rows.group_by("device").agg(pl.len(), pl.col("value").max()).sort("device").collect().rows()
+
+    def ours() -> Answer:
+        return answer(DeltaTable(TABLE).to_polars(RECENT))
+
+    def theirs() -> Answer:
+        recent = pl.col("_event_hour") >= "2026021122", pl.col("ts") >= datetime.fromisoformat(SINCE)
+        return answer(pl.scan_delta(TABLE).filter(*recent))
+
+    return [Way("Polars", "Delta Sidecar: to_polars", ours), Way("Polars", "deltalake: scan_delta", theirs)]
+
+
+def spark_ways(spark: SparkSession) -> list[Way]:
+    def answer(rows: DataFrame) -> Answer:
+        found = rows.groupBy("device").agg({"*": "count", "value": "max"}).orderBy("device")
+        return [(row["device"], row["count(1)"], row["max(value)"]) for row in found.collect()]
+
+    def ours() -> Answer:
+        return answer(spark.read.format("sidecar").option("predicate", RECENT).load(str(TABLE)))
+
+    def theirs() -> Answer:
+        return answer(spark_rows(spark).where(f"{RECENT_BUCKETS} AND ts >= TIMESTAMP'{SINCE}'"))
+
+    return [Way("Spark", 'Delta Sidecar: format("sidecar")', ours), Way("Spark", 'Delta: format("delta")', theirs)]
+
+
+def watched(ask: Callable[[], Answer], files: list[Path]) -> tuple[float, Answer, int | None]:
+    """The time, the answer, and how many of the files were read: their access times tell, where the disk keeps them."""
+
+    def forget(path: Path) -> None:
+        os.utime(path, ns=(0, path.stat().st_mtime_ns))
+
+    def was_read(path: Path) -> bool:
+        return path.stat().st_atime_ns > 0
+
+    forget(files[0])
+    files[0].read_bytes()
+    keeps_access_times = was_read(files[0])
+    for path in files:
+        forget(path)
+    began = time.perf_counter()
+    answer = ask()
+    took = time.perf_counter() - began
+    return took, answer, sum(map(was_read, files)) if keeps_access_times else None
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, settings
 from delta_sidecar.storage.cache import shared_cache
 from tests.golden import WHY_ABSENT, golden_root
 
-SERVERS = ("spark", "cluster", "connect", "azurite", "s3", "kafka")
+SERVERS = ("spark", "cluster", "connect", "azurite", "s3", "kafka", "kusto")
 """Fixtures that start a process; the first one a test uses decides which worker runs it."""
 
 settings.register_profile(
     "house", max_examples=100, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("check", settings.get_profile("house"), max_examples=20)
+settings.register_profile("check", settings.get_profile("house"), max_examples=10)
 settings.load_profile("house")
 
 

@@ -135,3 +135,10 @@ def test_no_test_patches_a_constant() -> None:
     tests = Path(__file__).parent
     found = [path.name for path in tests.rglob("*.py") if patched.search(path.read_text())]
     assert found == []
+
+
+def test_engines_know_one_seam_of_a_table() -> None:
+    """Beside the public methods of `DeltaTable`: `_access`, and `_held` for a table that stays at its version."""
+    private = re.compile(r"\btable\.(_[a-z]\w*)")
+    engines = (ROOT / "src" / "delta_sidecar" / "engines").rglob("*.py")
+    assert {name for file in engines for name in private.findall(file.read_text())} == {"_access", "_held"}

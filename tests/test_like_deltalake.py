@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime as dt
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -21,15 +22,15 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from deltalake.exceptions import DeltaProtocolError
+from deltalake.exceptions import DeltaError, DeltaProtocolError
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import (
     CorruptDataError,
+    DeltaSidecarError,
     InputError,
     NotOfferedError,
     UnknownColumnError,
-    UnsupportedTableError,
     VersionNotFoundError,
 )
 from delta_sidecar.index.build.build import build_index
@@ -157,6 +158,18 @@ def test_add_actions_of_files_with_some_statistics(tmp_path: Path) -> None:
     assert [row["max"] for row in found[1:4]] == [{"x": None, "b": None}, {"x": None, "b": None}, {"x": 1, "b": None}]
     build_index(open_store(tmp_path))
     assert listed(DeltaTable(tmp_path).get_add_actions()) == found, "whatever the listing is read from"
+
+
+@pytest.mark.parametrize("kept", [by_commits, by_checkpoint, by_index])
+def test_add_actions_of_structs_without_bounds(tmp_path: Path, kept: Callable[[Path], None]) -> None:
+    """A struct of nulls where its values are all null, null where the file is older than the column."""
+    kind = pa.struct([("a", pa.int64()), ("deeper", pa.struct([("b", pa.int64())]))])
+    write_deltalake(tmp_path, pa.table({"x": [1]}))
+    for value in (None, {"a": None}, {"a": 1, "deeper": {"b": None}}, {"a": 1, "deeper": {"b": 2}}):
+        rows = pa.table({"x": [1], "s": pa.array([value], kind)})
+        write_deltalake(tmp_path, rows, mode="append", schema_mode="merge")
+    kept(tmp_path)
+    assert_same_actions(tmp_path)
 
 
 def mapped_column(name: str, number: int) -> dict[str, Any]:
@@ -301,6 +314,27 @@ def test_partitions(tmp_path: Path) -> None:
     assert ours.partitions([("p_long", "=", 7)], file_pruning_predicate="p_day is not null") == []
 
 
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_partitions_that_are_not_finite(tmp_path: Path, kind: pa.DataType, indexed: bool) -> None:
+    """Spark writes them as `Infinity`, `deltalake` as `inf`, and as `nan` in older versions."""
+    numbers = [0.5, float("inf"), float("-inf"), float("nan"), None]
+    write_deltalake(tmp_path, pa.table({"p": pa.array(numbers, kind), "x": [*range(5)]}), partition_by=["p"])
+    commit = tmp_path / "_delta_log" / "00000000000000000000.json"
+    assert '"p":"inf"' in commit.read_text()
+    older = add("nan", partition={"p": "nan"}), add("spark", partition={"p": "-Infinity"})
+    lines = "".join(json.dumps(made.wire()) + "\n" for made in older)
+    (commit.parent / "00000000000000000001.json").write_text(lines)
+    if indexed:
+        build_index(open_store(str(tmp_path)))
+    rows = DeltaTable(tmp_path, version=0).to_pyarrow_table().sort_by("x")
+    assert str(rows["p"].to_pylist()) == str(numbers)
+    table = DeltaTable(tmp_path)
+    for condition, count in (("p > 1e30", 1), ("p < -1e30", 2), ("p = 0.5", 1), ("p IS NULL", 1)):
+        known = [f for f in table.file_infos(condition) if f.partition_values["p"] not in ("NaN", "nan")]
+        assert len(known) == count, condition
+
+
 def test_equality(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_deltalake(tmp_path / name, WIDE)
@@ -310,6 +344,10 @@ def test_equality(tmp_path: Path) -> None:
     assert table != DeltaTable(tmp_path / "a", version=0)
     assert table != DeltaTable(tmp_path / "b")
     assert table != "a"
+    shutil.rmtree(tmp_path / "a")
+    write_deltalake(tmp_path / "a", WIDE)
+    write_deltalake(tmp_path / "a", WIDE, mode="append")
+    assert table != DeltaTable(tmp_path / "a"), "made again at the same place"
     for kind in (table, deltalake.DeltaTable(tmp_path / "a")):
         with pytest.raises(TypeError, match="unhashable"):
             hash(kind)
@@ -478,8 +516,8 @@ def sections_of_the_guide() -> dict[str, str]:
 
 def names_in_rows(section: str) -> list[str]:
     """The names that the rows of a section's table begin with."""
-    _, names = sections_of_the_guide()[section].split("|---|---|")
-    return re.findall(r"^\| `(\w+)", names, re.MULTILINE)
+    _, rows = sections_of_the_guide()[section].split("|---|---|")
+    return re.findall(r"^\| `?([\w=]+)", rows, re.MULTILINE)
 
 
 @pytest.fixture
@@ -535,35 +573,188 @@ def test_every_claim_of_sameness_is_tried() -> None:
     assert names_in_rows("Same") == list(SAME)
 
 
-def test_the_differences(telemetry: Path, tmp_path: Path) -> None:
-    """Row by row, what the guide says of both libraries."""
-    ours, theirs = DeltaTable(telemetry), deltalake.DeltaTable(telemetry)
-    assert (ours.table_uri, theirs.table_uri) == (str(telemetry), telemetry.as_uri() + "/")
+def mapped_table(root: Path, values: list[int]) -> Path:
+    """One file, whose column `x` is named otherwise in it."""
+    log = LogBuilder(root).protocol(3, 7, features=["columnMapping"])
+    log.metadata([mapped_column("x", 0)], configuration={"delta.columnMapping.mode": "name"})
+    pq.write_table(pa.table({"col-0": values}), root / "a")
+    bounds = {"minValues": {"col-0": min(values)}, "maxValues": {"col-0": max(values)}}
+    log.commit(add("a", size=(root / "a").stat().st_size, stats={"numRecords": len(values), **bounds}))
+    return root
+
+
+def differs_table_uri(root: Path, tmp_path: Path) -> None:
+    assert (DeltaTable(root).table_uri, deltalake.DeltaTable(root).table_uri) == (str(root), root.as_uri() + "/")
+
+
+def differs_equality(root: Path, tmp_path: Path) -> None:
     write_deltalake(tmp_path / "other", WIDE)
-    assert theirs == deltalake.DeltaTable(tmp_path / "other")
-    assert ours != DeltaTable(tmp_path / "other")
+    assert deltalake.DeltaTable(root) == deltalake.DeltaTable(tmp_path / "other")
+    assert DeltaTable(root) != DeltaTable(tmp_path / "other")
+    assert DeltaTable(root) == DeltaTable(root)
+
+
+def differs_schema(root: Path, tmp_path: Path) -> None:
+    ours, theirs = DeltaTable(root).schema(), deltalake.DeltaTable(root).schema()
+    assert json.loads(ours.to_json()) == json.loads(theirs.to_json())
+    assert ours.to_arrow() == pa.schema(theirs.to_arrow())
     for unknown in ("from_json", "from_arrow"):
-        assert hasattr(theirs.schema(), unknown)
-        assert not hasattr(ours.schema(), unknown)
+        assert hasattr(theirs, unknown)
+        assert not hasattr(ours, unknown)
+
+
+def differs_load_as_version(root: Path, tmp_path: Path) -> None:
+    ours, theirs = DeltaTable(root), deltalake.DeltaTable(root)
     for outside, version in (("1999-01-01T00:00:00Z", 0), ("2999-01-01T00:00:00Z", 2)):
         theirs.load_as_version(outside)
         assert theirs.version() == version
         with pytest.raises(VersionNotFoundError):
             ours.load_as_version(outside)
-    now = dt.datetime.fromtimestamp(ours.history(1)[0]["timestamp"] / 1000, dt.UTC).replace(tzinfo=None).isoformat()
+    for number in range(3):
+        os.utime(root / "_delta_log" / f"{number:020}.json", (1_770_000_000 + number, 1_770_000_000 + number))
+    ours = DeltaTable(root)
+    without_zone = dt.datetime.fromtimestamp(1_770_000_002, dt.UTC).replace(tzinfo=None).isoformat()
     with pytest.raises(Exception, match="Failed to parse datetime"):
-        theirs.load_as_version(now)
+        theirs.load_as_version(without_zone)
+    ours.load_as_version(without_zone)
+    assert ours.version() == 2
+    for table in (ours, theirs):
+        table.load_as_version(1)
+        assert table.version() == 1
+
+
+def differs_file_uris(root: Path, tmp_path: Path) -> None:
+    ours, theirs = DeltaTable(root), deltalake.DeltaTable(root)
     assert set(ours.file_uris()) == set(map(unquote, theirs.file_uris()))
-    assert isinstance(ours.scan(["id"], "id = 1"), pa.RecordBatchReader)
-    assert sorted(ours.scan(["id"], "id = 1").read_all()["id"].to_pylist()) == [1, 1]
-    above, beyond = pds.field("p") == "x", pds.field("id") > 100
-    datasets = ours.to_pyarrow_dataset(), theirs.to_pyarrow_dataset()
-    assert [len(list(dataset.get_fragments(above))) for dataset in datasets] == [3, 3]
-    assert [len(list(dataset.get_fragments(beyond))) for dataset in datasets] == [5, 0]
-    assert ours.to_pyarrow_dataset(file_pruning_predicate="id > 100").get_fragments() == []
-    assert ours.file_uris([("p", "=", "x")], file_pruning_predicate="id > 100") == []
+    some = theirs.file_uris(file_pruning_predicate=[("p", "=", "x")])
+    assert set(ours.file_uris(file_pruning_predicate=[("p", "=", "x")])) == set(map(unquote, some))
+    assert set(ours.file_uris([("p", "=", "x")])) == set(map(unquote, some))
+    (newest,) = set(ours.file_uris()) - set(DeltaTable(root, version=1).file_uris())
+    assert ours.file_uris(limit=1) == [newest]
+    assert Path(newest).exists()
+    assert ours.file_uris(predicate="id > 100") == []
+
+
+def differs_add_actions(root: Path, tmp_path: Path) -> None:
+    mapped = mapped_table(tmp_path / "mapped", [1, 2])
+    (ours,) = DeltaTable(mapped).get_add_actions(flatten=True).to_pylist()
+    (theirs,) = pa.table(deltalake.DeltaTable(mapped).get_add_actions(flatten=True)).to_pylist()
+    assert (ours["min.x"], theirs["min.col-0"]) == (1, 1)
+
+
+def differs_scan(root: Path, tmp_path: Path) -> None:
+    ours, theirs = (table(root).scan(["id"], "id = 1") for table in (DeltaTable, deltalake.DeltaTable))
+    assert isinstance(ours, pa.RecordBatchReader)
+    assert not isinstance(theirs, pa.RecordBatchReader)
+    assert ours.read_all().to_pylist() == pa.table(theirs).to_pylist() == [{"id": 1}, {"id": 1}]
+
+
+def differs_dataset(root: Path, tmp_path: Path) -> None:
+    ours, theirs = DeltaTable(root).to_pyarrow_dataset(), deltalake.DeltaTable(root).to_pyarrow_dataset()
+    assert by_id(ours.to_table(columns=["id", "p"])) == by_id(theirs.to_table(columns=["id", "p"]))
+    assert isinstance(theirs, pds.FileSystemDataset)
+    assert isinstance(ours, pds.Dataset)
+    assert not isinstance(ours, pds.FileSystemDataset)
+    scanner = ours.scanner(columns=["id"])
+    assert scanner.to_table() == scanner.to_table(), "it can be used again"
+    assert "id > 3" in str(ours.explain(pds.field("id") > 3))
+    pds.write_dataset(theirs, tmp_path / "theirs", format="parquet")
+    pds.write_dataset(ours.scanner().to_reader(), tmp_path / "ours", format="parquet")
+    assert by_id(pq.read_table(tmp_path / "ours")) == by_id(pq.read_table(tmp_path / "theirs"))
+    assert DeltaTable(root).to_pyarrow_dataset(file_pruning_predicate="id > 100").get_fragments() == []
+    mapped = mapped_table(tmp_path / "mapped", [1, 2])
+    assert DeltaTable(mapped).to_pyarrow_dataset().count_rows() == 2
+    with pytest.raises(DeltaProtocolError):
+        deltalake.DeltaTable(mapped).to_pyarrow_dataset()
+
+
+def differs_fragments(root: Path, tmp_path: Path) -> None:
+    datasets = DeltaTable(root).to_pyarrow_dataset(), deltalake.DeltaTable(root).to_pyarrow_dataset()
+    for condition, files in ((pds.field("p") == "x", 3), (pds.field("id") > 100, 0)):
+        assert [len(list(dataset.get_fragments(condition))) for dataset in datasets] == [files, files]
+    ours, theirs = (next(iter(dataset.get_fragments())) for dataset in datasets)
+    assert isinstance(theirs, pds.ParquetFileFragment)
+    assert not isinstance(ours, pds.ParquetFileFragment)
+    assert ours.count_rows() == ours.to_table().num_rows == ours.scanner().to_table().num_rows
+    for name in ("path", "to_batches", "head", "take", "partition_expression"):
+        assert hasattr(ours, name)
+        assert hasattr(theirs, name)
+
+
+def differs_filters(root: Path, tmp_path: Path) -> None:
+    expression = (pds.field("id") > 1) & (pds.field("id") * 2 < 9)
+    ours, theirs = DeltaTable(root), deltalake.DeltaTable(root)
+    assert sorted(ours.to_pandas(filters=expression)["id"]) == sorted(theirs.to_pandas(filters=expression)["id"])
+    assert ours.file_uris(predicate=pds.field("id").isin([100])) == []
+    assert len(ours.file_uris(predicate=pds.field("id") * 2 > 900)) == 5, "what is not understood leaves out nothing"
+
+
+def differs_filesystem(root: Path, tmp_path: Path) -> None:
+    ours, theirs = DeltaTable(root), deltalake.DeltaTable(root)
+    native = pa_fs.SubTreeFileSystem(str(root), pa_fs.LocalFileSystem())
+    assert by_id(ours.to_pyarrow_table(filesystem=native)) == by_id(theirs.to_pyarrow_table(filesystem=native))
+    with pytest.raises(InputError, match=r"FSSpecHandler"):
+        ours.to_pyarrow_table(filesystem="file")
+    with pytest.raises(TypeError):
+        theirs.to_pyarrow_table(filesystem="file")
+
+
+def differs_both_filters(root: Path, tmp_path: Path) -> None:
+    assert len(DeltaTable(root).file_uris([("p", "=", "x")], file_pruning_predicate="id >= 0")) == 3
+    assert DeltaTable(root).file_uris([("p", "=", "x")], file_pruning_predicate="id > 100") == []
     with pytest.raises(ValueError, match="pass only"):
-        theirs.file_uris([("p", "=", "x")], file_pruning_predicate="id > 100")
+        deltalake.DeltaTable(root).file_uris([("p", "=", "x")], file_pruning_predicate="id > 100")
+
+
+def differs_errors(root: Path, tmp_path: Path) -> None:
+    for asked in (lambda kind: kind(tmp_path / "nothing"), lambda kind: kind(root, version=99)):
+        with pytest.raises(DeltaSidecarError) as ours:
+            asked(DeltaTable)
+        with pytest.raises(DeltaError) as theirs:
+            asked(deltalake.DeltaTable)
+        assert str(ours.value) != str(theirs.value)
+
+
+DIFFERENT: dict[str, Callable[[Path, Path], None]] = {
+    "table_uri": differs_table_uri,
+    "==": differs_equality,
+    "schema": differs_schema,
+    "load_as_version": differs_load_as_version,
+    "file_uris": differs_file_uris,
+    "get_add_actions": differs_add_actions,
+    "scan": differs_scan,
+    "to_pyarrow_dataset": differs_dataset,
+    "get_fragments": differs_fragments,
+    "filters=": differs_filters,
+    "filesystem=": differs_filesystem,
+    "partitions=": differs_both_filters,
+    "errors": differs_errors,
+}
+
+
+@pytest.mark.parametrize("name", names_in_rows("Different"))
+def test_the_differences(telemetry: Path, tmp_path: Path, name: str) -> None:
+    """What the guide says of both libraries."""
+    DIFFERENT[name](telemetry, tmp_path)
+
+
+def test_every_difference_is_tried() -> None:
+    assert names_in_rows("Different") == list(DIFFERENT)
+
+
+def names_in_cells(section: str) -> set[str]:
+    """All names in the first cells of a section's table."""
+    _, rows = sections_of_the_guide()[section].split("|---|---|")
+    return {name for cell in re.findall(r"^\| (`.+?) \|", rows, re.MULTILINE) for name in re.findall(r"`(\w+)", cell)}
+
+
+def test_every_name_stands_in_a_row() -> None:
+    """A name that a new deltalake brings needs a row: the same, different or not offered. Ours are among the new."""
+    theirs, shared = offered(deltalake.DeltaTable), {*names_in_rows("Same"), *names_in_rows("Different")}
+    assert theirs - set(refused()) - shared == set()
+    assert shared.isdisjoint(refused())
+    assert names_in_cells("Not offered") == set(refused())
+    assert names_in_cells("New") == offered(DeltaTable) - theirs
 
 
 def test_who_takes_no_table_of_ours(telemetry: Path) -> None:
@@ -587,16 +778,17 @@ def test_polars_takes_the_uri(telemetry: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["deletion vectors", "column mapping"])
-def test_tables_without_a_dataset(tmp_path: Path, name: str) -> None:
+def test_datasets_that_deltalake_refuses(tmp_path: Path, name: str) -> None:
     if name == "deletion vectors":
-        root = with_vectors(tmp_path, {"numRecords": 5})
+        root, expected = with_vectors(tmp_path, {"numRecords": 5}), [1, 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 14]
     else:
-        root = tmp_path
-        log = LogBuilder(root).protocol(3, 7, features=["columnMapping"])
-        log.metadata([mapped_column("x", 0)], configuration={"delta.columnMapping.mode": "name"}).commit(add("a"))
-    for table, error in ((DeltaTable(root), UnsupportedTableError), (deltalake.DeltaTable(root), DeltaProtocolError)):
-        with pytest.raises(error):
-            table.to_pyarrow_dataset()
+        expected = [1, 2]
+        root = mapped_table(tmp_path, expected)
+    with pytest.raises(DeltaProtocolError):
+        deltalake.DeltaTable(root).to_pyarrow_dataset()
+    dataset = DeltaTable(root).to_pyarrow_dataset()
+    assert sorted(dataset.to_table()["x"].to_pylist()) == expected
+    assert dataset.count_rows(pds.field("x") > 1) == len(expected) - 1
 
 
 def test_the_row_count_without_statistics(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
 import deltalake
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
@@ -167,6 +169,12 @@ def test_rows(root: Path) -> None:
     assert table.to_pyarrow_dataset().to_table().num_rows == 12
 
 
+def test_without_pandas_one_line_says_what_to_install(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"^to_pandas needs pandas; run: pip install 'delta-sidecar\[pandas\]'$"):
+        DeltaTable(root).to_pandas()
+
+
 def test_example_of_the_notes(root: Path) -> None:
     """The call that programs for deltalake make, with the import changed."""
     found = DeltaTable(str(root)).to_pyarrow_dataset(partitions=[("p", "in", ["a"])]).to_table(columns=["id"])
@@ -216,3 +224,20 @@ def test_a_table_without_a_schema_lists_and_does_not_read(tmp_path: Path) -> Non
     assert len(list(DeltaTable(str(tmp_path)).file_infos())) == 1
     with pytest.raises(DeltaSidecarError, match="no schema"):
         DeltaTable(str(tmp_path)).to_pyarrow_table()
+
+
+def test_partition_columns_are_read_from_the_log_alone(root: Path) -> None:
+    """The data files are gone: nobody opens them."""
+    for file in root.rglob("*.parquet"):
+        file.unlink()
+    table = DeltaTable(root)
+    with table.to_batches(columns=["p"]) as rows:
+        assert sorted(value for batch in rows for value in batch.column("p").to_pylist()) == ["a"] * 6 + ["b"] * 6
+        assert rows.metrics.files_read == 0
+    assert table.to_pyarrow_table(columns=["P"], filters="p = 'a'").column("p").to_pylist() == ["a"] * 6
+    assert table.to_pyarrow_table(columns=["p"], filters=pc.field("p") == "b").num_rows == 6
+    dataset = table.to_pyarrow_dataset()
+    assert dataset.to_table(columns=["p"], filter=pc.field("p") == "b").num_rows == 6
+    assert table.count() == dataset.count_rows() == 12
+    with pytest.raises(DeltaSidecarError, match="is missing"):
+        table.to_pyarrow_table(columns=["p"], filters="id > 1")

@@ -37,6 +37,8 @@ from delta_sidecar.lazy_names import lazy_names
 if TYPE_CHECKING:
     from delta_sidecar.data.read_metrics import ReadMetrics
     from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.engines.datafusion import QueryBuilder
+    from delta_sidecar.engines.engine_plan import EnginePlan
     from delta_sidecar.index.build.build import BuildReport
     from delta_sidecar.index.build.build_job import BuildOptions
     from delta_sidecar.index.verify.verify import VerifyReport
@@ -54,9 +56,11 @@ _MODULES = {
     "BuildOptions": "index.build.build_job",
     "BuildReport": "index.build.build",
     "DeltaTable": "table",
+    "EnginePlan": "engines.engine_plan",
     "FileInfo": "scan.file_infos",
     "FileScan": "scan.file_scan",
     "ProtocolVersions": "table",
+    "QueryBuilder": "engines.datafusion",
     "ReadMetrics": "data.read_metrics",
     "RowStream": "data.row_stream",
     "ScanMetrics": "scan.scan_metrics",
@@ -67,7 +71,7 @@ _MODULES = {
     "build_index": "indexing",
     "verify_index": "indexing",
 }
-"""Where the names are that bring pyarrow: `sidecar --help` does without."""
+"""The modules of names that import pyarrow. They are imported on first use: `sidecar --help` needs none of them."""
 
 if not TYPE_CHECKING:
     # A type checker knows the names from the imports above, and reports any other.
@@ -90,6 +94,7 @@ __all__ = [
     "CorruptTableError",
     "DeltaSidecarError",
     "DeltaTable",
+    "EnginePlan",
     "FileInfo",
     "FileScan",
     "InputError",
@@ -102,6 +107,7 @@ __all__ = [
     "PositionError",
     "PredicateError",
     "ProtocolVersions",
+    "QueryBuilder",
     "ReadMetrics",
     "RowStream",
     "ScanMetrics",

@@ -1,4 +1,4 @@
-"""The table a user holds. Where `deltalake` has a name and an argument form, ours is the same."""
+"""`DeltaTable`, the main class of the library. Names and arguments that `deltalake` also has are the same."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 import pyarrow as pa
 
 from delta_sidecar.errors import (
-    CorruptLogError,
     CorruptTableError,
     InputError,
     NotOfferedError,
     TableNotFoundError,
     UnsupportedTableError,
+    needs_extra,
 )
 from delta_sidecar.index.read.opening import open_snapshot
 from delta_sidecar.limits import ReaderLimits
@@ -30,28 +30,27 @@ from delta_sidecar.storage.given_store import store_at
 from delta_sidecar.storage.metered import Cost, MeteredStore
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.uri import parse_location, resolve_log_path
+from delta_sidecar.table_access import Predicate, TableAccess
 
 if TYPE_CHECKING:
+    import datafusion
+    import duckdb
     import pandas as pd
-    import pyarrow.compute as pc
+    import polars as pl
     import pyarrow.dataset as pds
     import pyarrow.fs as pa_fs
 
-    from delta_sidecar.data.dataset import DeltaDataset
     from delta_sidecar.data.row_stream import RowStream
-    from delta_sidecar.predicates.expression import Expression
-    from delta_sidecar.predicates.predicate_tuples import Filters
+    from delta_sidecar.engines.dataset import TableDataset
+    from delta_sidecar.engines.engine_plan import EnginePlan
     from delta_sidecar.scan.file_scan import FileScan
     from delta_sidecar.scan.scan_position import ScanPosition
     from delta_sidecar.storage.given_store import GivenStore
-    from delta_sidecar.storage.store import Store
     from delta_sidecar.values.types import StructType
-
-_FILE_COLUMNS = ("path", "size", "partition_values", "deletion_vector")
 
 
 class TableMetadata(NamedTuple):
-    """What the table says of itself: the return value of `DeltaTable.metadata`.
+    """The metadata of a table: the return value of `DeltaTable.metadata`.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -68,7 +67,7 @@ class TableMetadata(NamedTuple):
 
 
 class ProtocolVersions(NamedTuple):
-    """What the table asks of readers and writers: the return value of `DeltaTable.protocol`.
+    """The protocol versions and features of a table: the return value of `DeltaTable.protocol`.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -83,10 +82,10 @@ class ProtocolVersions(NamedTuple):
 
 
 class TableConfig(NamedTuple):
-    """How the table is loaded, in `deltalake`'s words."""
+    """How the table is loaded, with the field names of `deltalake`."""
 
     without_files: bool
-    """Always False: files are never loaded ahead, and always there when they are asked for."""
+    """Always False: files are never loaded in advance, but always available."""
     log_buffer_size: int
     """Commits fetched at once."""
     skip_stats: bool
@@ -94,7 +93,7 @@ class TableConfig(NamedTuple):
 
 
 class _NotOffered:
-    """Stands for what `deltalake` has under that name and this table has not: a call, or whatever is asked of it, is
+    """Stands for a method that `deltalake` has and this table has not. Calling it, or using an attribute of it, raises
     an error that names the tool to use."""
 
     def __init__(self, instead: str) -> None:
@@ -115,34 +114,34 @@ class _NotOffered:
         raise AttributeError(name) if name.startswith("_") else self._error()
 
     def _error(self) -> NotOfferedError:
-        return NotOfferedError(f"DeltaTable.{self._name} is not offered: this table is for reading; {self._instead}")
+        return NotOfferedError(f"DeltaTable.{self._name} is not offered: DeltaTable only reads; {self._instead}")
 
 
 _WRITERS: Final = "use the deltalake package or Spark"
 
 
 class DeltaTable:
-    """One version of a Delta table, pinned when it is opened. Files are found when they are asked for, never before.
+    """One version of a Delta table. The version is chosen when the table is opened; files are listed only on request.
 
-    A table can be pickled, for Spark, Dask or `multiprocessing`: loaded, it opens the same version again. The pickle
-    holds `storage_options` and `profile`, credentials included: treat it as you treat them. What the environment gives
-    is looked up again where the pickle is loaded.
+    A table can be pickled, for Spark, Dask or `multiprocessing`: unpickling opens the same version again. The pickle
+    holds `storage_options` and `profile`, credentials included, so protect it like a credential. Options from the
+    environment are not in the pickle: the process that loads it reads its own environment.
 
     Args:
-        table_uri: Where the table lies: a local path or a URI such as `s3://bucket/events`.
-        version: The version to pin; the newest if not given. `load_as_version` also takes a time.
-        storage_options: Credentials and settings of the object store, those that `deltalake` takes.
-        without_files: Taken for programs written for `deltalake`; nothing is ever loaded ahead here.
-        log_buffer_size: Commits that are fetched at the same time, as in `deltalake`.
-        skip_stats: Taken for programs written for `deltalake`.
-        options: The reader's own options (`delta.sidecar.…`).
-        profile: Storage options for what `storage_options` leave out, before the environment is asked.
-        store: A store of obstore (`S3Store`, `AzureStore`, …) that holds the table, with the credentials or the
-            credential provider it has; `table_uri` says where in it.
-        limits: Sizes at which the reader changes its ways, for those who measure.
+        table_uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
+        version: The version to open; the newest if not given. `load_as_version` also takes a time.
+        storage_options: Credentials and settings of the object store, the same as in `deltalake`.
+        without_files: Has no effect; accepted for programs written for `deltalake`.
+        log_buffer_size: The number of commits to fetch at the same time, as in `deltalake`.
+        skip_stats: Has no effect; accepted for programs written for `deltalake`.
+        options: Reader options (`delta.sidecar.…`).
+        profile: More storage options. `storage_options` override them; they override the environment.
+        store: An obstore store (`S3Store`, `AzureStore`, …) that holds the table, with its own credentials or
+            credential provider; `table_uri` says where in the store the table is.
+        limits: Thresholds of the reader, for measurements and tests.
 
     Raises:
-        TableNotFoundError: There is no Delta table at that place.
+        TableNotFoundError: There is no Delta table at that location.
         VersionNotFoundError: The table has no such version, or it can no longer be rebuilt.
         UnsupportedFeatureError: The table needs a feature that this reader does not know.
         CorruptTableError: The log is broken.
@@ -198,18 +197,24 @@ class DeltaTable:
         limits = self._settings.commit_limits
         if not with_index:
             plain = load_snapshot(self._store, version, limits)
-            return replace(plain, passed_over="delta.sidecar.enabled is false: no index was looked for")
+            return replace(plain, notes=(*plain.notes, "delta.sidecar.enabled is false: no index was looked for"))
         return open_snapshot(self._store, version, limits)
 
     def __repr__(self) -> str:
         return f"DeltaTable({self.table_uri!r}, version={self.version()})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same version of the table at the same place. A table can be moved to another version, so
-        it has no hash."""
+        """Whether both are the same version of the same table, opened with the same store or storage options. The
+        version of a table can change, so tables are not hashable."""
         if not isinstance(other, DeltaTable):
             return NotImplemented
-        return (self.table_uri, self.version()) == (other.table_uri, other.version())
+        ours, theirs = ((t.table_uri, t.version(), t._snapshot.metadata.id) for t in (self, other))
+        return ours == theirs and self._has_store_of(other)
+
+    def _has_store_of(self, other: DeltaTable) -> bool:
+        if self._store.identity == other._store.identity:
+            return True
+        return self._given_store is not None and self._given_store == other._given_store
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -225,7 +230,7 @@ class DeltaTable:
         return _opened_again(*self._opening())
 
     def _opening(self) -> tuple[type[DeltaTable], str, dict[str, Any]]:
-        """What it takes to open the table again, at the same version."""
+        """The arguments that open the table again, at the same version."""
         arguments = {
             "table_uri": self.table_uri,
             "version": self.version(),
@@ -237,9 +242,28 @@ class DeltaTable:
         }
         return type(self), self._snapshot.metadata.id, arguments
 
+    def _held(self) -> DeltaTable:
+        """The same table, which stays at its version when this one is moved; nothing is opened."""
+        held = object.__new__(type(self))
+        vars(held).update(vars(self))
+        return held
+
+    @property
+    def _access(self) -> TableAccess:
+        """What this class and the engines list and read the open version with."""
+        return TableAccess(
+            snapshot=self._snapshot,
+            settings=self._settings,
+            store=self._store,
+            open_store=self._open_store,
+            storage_options=self._storage_options,
+            profile=self._profile,
+            has_given_store=self._given_store is not None,
+        )
+
     @staticmethod
     def is_deltatable(table_uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-        """Is there a Delta log at that place? Its table may still be one this reader refuses."""
+        """Whether there is a Delta log at that location, even one that this reader does not support."""
         try:
             load_snapshot(open_store(table_uri, storage_options))
         except TableNotFoundError:
@@ -252,32 +276,34 @@ class DeltaTable:
 
     @property
     def table_uri(self) -> str:
-        """Where the table lies: a local path, or a URI."""
+        """The location of the table: a local path, or a URI."""
         return parse_location(self._store.root_uri).text
 
     @property
     def snapshot(self) -> Snapshot:
-        """The pinned version, as the reader sees it."""
+        """The version of the table that is open, with its protocol, metadata and log files."""
         return self._snapshot
 
     @property
     def settings(self) -> Settings:
-        """The options in force."""
+        """The reader options in effect."""
         return self._settings
 
     @property
     def opening_cost(self) -> Cost:
-        """Requests and bytes it took to pin the version."""
+        """The requests and bytes that opening the table took."""
         return self._opening_cost
 
     def version(self) -> int:
+        """The version of the table that is open."""
         return self._snapshot.version
 
     def schema(self) -> StructType:
-        """The table's columns; `to_arrow()` gives their Arrow schema."""
+        """The schema of the table; `to_arrow()` returns it as an Arrow schema."""
         return self._snapshot.schema
 
     def metadata(self) -> TableMetadata:
+        """Id, name, partition columns and properties of the table."""
         metadata = self._snapshot.metadata
         return TableMetadata(
             id=metadata.id,
@@ -289,6 +315,7 @@ class DeltaTable:
         )
 
     def protocol(self) -> ProtocolVersions:
+        """The reader and writer versions that the table needs, and its features."""
         protocol = self._snapshot.protocol
         return ProtocolVersions(
             protocol.minReaderVersion, protocol.minWriterVersion, protocol.writerFeatures, protocol.readerFeatures
@@ -296,25 +323,25 @@ class DeltaTable:
 
     @property
     def table_config(self) -> TableConfig:
-        """How the table is loaded, in `deltalake`'s words; `settings` are all options."""
+        """How the table is loaded, with the field names of `deltalake`; `settings` has all options."""
         return TableConfig(False, self._settings.commit_parallelism, False)
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
-        """What each commit up to this version says of itself, newest first."""
+        """The `commitInfo` of each commit up to this version, newest first."""
+        from delta_sidecar.listing.request import checked_limit
         from delta_sidecar.log import travel
-        from delta_sidecar.scan.file_scan import checked_limit
 
         limit = checked_limit(limit)
         return list(travel.history(self._store, self.version(), limit, self._settings.commit_limits))
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The version an application last recorded with its writes."""
+        """The last transaction version (`txn`) that an application recorded, or None."""
         from delta_sidecar.log import travel
 
         return travel.transaction_version(self._snapshot, app_id)
 
     def load_as_version(self, version: int | str | datetime) -> None:
-        """Pin another version: a number, or the one that was current at a time (ISO text or datetime)."""
+        """Switch to another version: a number, or the version at a time (ISO text or datetime)."""
         if isinstance(version, (str, datetime)):
             from delta_sidecar.log import travel
 
@@ -323,39 +350,40 @@ class DeltaTable:
         self._load(_checked_version(version))
 
     def update_incremental(self) -> None:
-        """Pin the newest version there is now."""
+        """Switch to the newest version."""
         self._load(None)
 
     # Its files
 
     def scan_files(
         self,
-        predicate: str | Filters | None = None,
+        predicate: Predicate | None = None,
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         strategy: str | None = None,
         after: ScanPosition | None = None,
     ) -> FileScan:
-        """The live files as a stream of Arrow batches, newest first; files that cannot match are left out.
+        """The live files as a stream of Arrow batches, newest first, without files that cannot match the predicate.
 
         Args:
-            predicate: A condition as SQL text, or tuples as pyarrow takes them. Files that the log shows to hold no
-                matching row are left out; the others are listed.
+            predicate: A condition as SQL text, as tuples like pyarrow's filters, or as a pyarrow expression. Files are
+                skipped if the log proves that they hold no matching row. The parts of an expression that the reader
+                does not understand skip no files; the plan shows what it understood.
             columns: The columns of the listing; path, size, modification time, partition values
                 and deletion vector if not given.
-            limit: List no more files than this.
+            limit: The largest number of files to list.
             strategy: `reverse`, `forward` or `auto`: whether commits are read one by one or all at once.
-            after: The `position` of a listing of the same version with the same predicate: this one goes on after the
-                last batch that was handed out. What comes before is read again, but not listed.
+            after: The `position` of a listing of the same version with the same predicate. This listing resumes after
+                the last batch of that one: it reads the earlier files again, but does not return them.
 
         Returns:
-            A `FileScan`: iterate it, or hand it to anything that takes an Arrow stream.
+            A `FileScan`: iterate it, or pass it to anything that takes an Arrow stream.
 
         Raises:
             PredicateError: The predicate cannot be parsed or does not fit the schema.
             UnknownColumnError: There is no such column.
             OptionError: The limit or strategy is wrong.
-            PositionError: `after` is of another table, version or predicate, or that listing cannot be repeated.
+            PositionError: `after` belongs to another table, version or predicate, or that listing cannot be repeated.
 
         Example:
             >>> from delta_sidecar import DeltaTable
@@ -363,79 +391,78 @@ class DeltaTable:
             >>> files.read_all().to_pylist()
             [{'path': '_event_hour=2026021022/part-0.parquet', 'num_records': 2}]
         """
-        return self._scan(self._bind(predicate), columns, limit, strategy, after)
+        access = self._access
+        return access.listing(access.bind(predicate), columns, limit, strategy, after)
 
     def file_infos(
         self,
-        predicate: str | Filters | None = None,
+        predicate: Predicate | None = None,
         limit: int | None = None,
         columns: Sequence[str] | None = None,
         strategy: str | None = None,
     ) -> Iterator[FileInfo]:
-        """The live files as objects, lazily, newest first."""
+        """The live files as objects, newest first, in an iterator that reads as it goes."""
         scan = self.scan_files(predicate, columns, limit, strategy)
         return _closing(scan)
 
     def file_uris(
         self,
-        partition_filters: Filters | None = None,
+        partition_filters: Predicate | None = None,
         *,
-        file_pruning_predicate: str | Filters | None = None,
-        predicate: str | Filters | None = None,
+        file_pruning_predicate: Predicate | None = None,
+        predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> list[str]:
-        """Where the live files are: local paths, or URIs, decoded."""
-        bound = _all_of([self._bind(p) for p in (partition_filters, file_pruning_predicate, predicate)])
+        """The locations of the live files: local paths, or decoded URIs."""
+        bound = self._access.bind_all([partition_filters, file_pruning_predicate, predicate])
         table = parse_location(self._store.root_uri)
-        with self._scan(bound, ["path"], limit, None) as scan:
+        with self._access.listing(bound, ["path"], limit) as scan:
             return [resolve_log_path(table, p).text for batch in scan for p in batch.column("path").to_pylist()]
 
     def file_uri(self, path: str) -> str:
-        """Where a file of the log is: `path` as the log has it."""
+        """The location of a file, given its `path` as in the log."""
         return resolve_log_path(parse_location(self._store.root_uri), path).text
 
     def partitions(
         self,
-        partition_filters: Filters | None = None,
+        partition_filters: Predicate | None = None,
         *,
-        file_pruning_predicate: str | Filters | None = None,
+        file_pruning_predicate: Predicate | None = None,
     ) -> list[dict[str, str | None]]:
-        """The distinct partition values of the live files, by logical name, as the log writes them; none for a table
-        without partition columns."""
+        """The distinct partition values of the live files, by logical name, as texts of the log; an empty list for a
+        table without partition columns."""
         if not self._snapshot.partition_columns:
             return []
-        bound = _all_of([self._bind(partition_filters), self._bind(file_pruning_predicate)])
+        bound = self._access.bind_all([partition_filters, file_pruning_predicate])
         physical = {self.schema().resolve([c])[0].physical_name: c for c in self._snapshot.partition_columns}
-        with self._scan(bound, ["path", "partition_values"], None, None) as scan:
+        with self._access.listing(bound, ["path", "partition_values"]) as scan:
             seen = {id(f.partition_values): f.partition_values for f in file_infos(scan)}
         named = [{physical.get(k, k): v for k, v in values.items()} for values in seen.values()]
         return [dict(entries) for entries in dict.fromkeys(tuple(n.items()) for n in named)]
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
-        """The live files in memory, as `deltalake` gives them: `path`, `size_bytes`, `modification_time`,
+        """All live files in memory, with the columns of `deltalake`: `path`, `size_bytes`, `modification_time`,
         `num_records`, and typed structs `null_count`, `min`, `max` and `partition`; with `flatten`, columns `min.x`,
-        `partition.p` and so on instead of structs. `scan_files` streams all that the log says of a file."""
+        `partition.p` and so on instead of structs. `scan_files` streams every field that the log has for a file."""
         from delta_sidecar.scan.add_actions import add_actions
 
         return add_actions(self._snapshot, self._settings, flatten)
 
     def deletion_vectors(self) -> pa.RecordBatchReader:
-        """The deletion vectors, of files that have one: `filepath`, the file's URI, and `selection_vector`, a list with
-        a boolean for each row of the file, False where it is deleted."""
-        from delta_sidecar.data.deletion_masks import FILE_COLUMNS, deletion_masks
-        from delta_sidecar.data.file_bytes import Sources
+        """The deletion vectors of all files that have one: `filepath` (the file's URI) and `selection_vector` (a list
+        with a boolean for each row of the file, False if the row is deleted)."""
+        from delta_sidecar.data.deletion_masks import COUNTED_FILE_COLUMNS, deletion_masks
 
-        sources = Sources(self._store, self._open_store, self._settings.limits.small_file)
-        return deletion_masks(self._scan(None, FILE_COLUMNS, None, None), sources)
+        return deletion_masks(self._access.listing(None, COUNTED_FILE_COLUMNS), self._access.sources())
 
     def get_stats_for_files(self, paths: Sequence[str], columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Statistics of some files, by the path the log has or by their place as `file_uris` gives it: `path` (the
-        log's), `num_records`, and for each column `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are
-        not live are absent."""
+        """Statistics of some files, given as paths of the log or as `file_uris` returns them: `path` (as in the log),
+        `num_records`, and for each column `min.<column>`, `max.<column>`, `null_count.<column>`. Files that are not
+        live are left out."""
         from delta_sidecar.scan.file_stats import file_stats, stats_columns
 
         if isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
-            raise InputError("paths takes a list of texts: paths of the log, or what file_uris gives")
+            raise InputError("paths takes a list of strings: paths of the log, or what file_uris returns")
         wanted = stats_columns(self.schema(), columns)
         return file_stats(self._snapshot, self._settings, list(paths), wanted)
 
@@ -444,83 +471,195 @@ class DeltaTable:
     def to_batches(
         self,
         columns: Sequence[str] | None = None,
-        predicate: str | Filters | None = None,
+        predicate: Predicate | None = None,
         limit: int | None = None,
     ) -> RowStream:
-        """The rows as a stream of Arrow batches, read while the file list is still coming."""
-        return self._rows(self._bind(predicate), columns, limit)
+        """The rows as a stream of Arrow batches; reading starts before all files are listed. Of a pyarrow expression,
+        the part that the reader understands skips files; the whole expression filters the rows."""
+        return self._access.matching_rows([predicate], columns, limit)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow stream, for libraries that take one, as in `pyarrow.table(table)`."""
         return self.to_batches().__arrow_c_stream__(requested_schema)
 
-    def scan(self, columns: Sequence[str] | None = None, predicate: str | None = None) -> pa.RecordBatchReader:
+    def scan(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> pa.RecordBatchReader:
         """The rows as a `RecordBatchReader`."""
         return self.to_batches(columns, predicate).to_reader()
 
     def to_pyarrow_table(
         self,
-        partitions: Filters | None = None,
+        partitions: Predicate | None = None,
         columns: Sequence[str] | None = None,
         filesystem: pa_fs.FileSystem | None = None,
-        filters: str | Filters | pc.Expression | None = None,
+        filters: Predicate | None = None,
     ) -> pa.Table:
-        """The rows in memory. A pyarrow expression as `filters` is applied to the rows of all files; SQL text and
-        tuples also leave files out. Files are read through `filesystem`, whose root is the table, if it is given."""
-        import pyarrow.compute as pc
-
-        store = self._store_on(filesystem)
-        if isinstance(filters, pc.Expression):
-            return self._filtered(self._bind(partitions), columns, filters, store)
-        with self._rows(_all_of([self._bind(partitions), self._bind(filters)]), columns, None, store) as rows:
+        """The rows in memory. If `filesystem` is given, files are read through it; its root must be the table."""
+        access = self._access
+        with access.matching_rows([partitions, filters], columns, store=access.store_on(filesystem)) as rows:
             return pa.Table.from_batches(list(rows), rows.schema)
 
     def to_pandas(
         self,
-        partitions: Filters | None = None,
+        partitions: Predicate | None = None,
         columns: Sequence[str] | None = None,
         filesystem: pa_fs.FileSystem | None = None,
-        filters: str | Filters | pc.Expression | None = None,
+        filters: Predicate | None = None,
         types_mapper: Any = None,
     ) -> pd.DataFrame:
-        """The rows as a pandas data frame."""
+        """The rows as a pandas data frame; `InputError` if pandas is not installed."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise needs_extra("to_pandas", "pandas", "pandas") from None
         table = self.to_pyarrow_table(partitions, columns, filesystem, filters)
         return table.to_pandas(types_mapper=types_mapper)
 
     def to_pyarrow_dataset(
         self,
-        partitions: Filters | None = None,
+        partitions: Predicate | None = None,
         filesystem: pa_fs.FileSystem | None = None,
         parquet_read_options: pds.ParquetReadOptions | None = None,
         schema: pa.Schema | None = None,
         as_large_types: bool = False,
-        file_pruning_predicate: str | Filters | None = None,
-    ) -> DeltaDataset:
-        """The files as a pyarrow dataset; refused for tables whose rows are not just the rows of their files.
+        file_pruning_predicate: Predicate | None = None,
+    ) -> TableDataset:
+        """The table as a pyarrow dataset, for DuckDB, Polars, DataFusion, pandas and pyarrow. Their filters skip files
+        through the index, and nothing is listed before they ask.
 
-        With `as_large_types`, texts, bytes and lists have 64-bit offsets. `schema` gives the columns and their types
-        instead; its names are those of the table."""
-        from delta_sidecar.data.dataset import make_dataset
+        `partitions` and `file_pruning_predicate` skip files in every scan; a pyarrow expression as `partitions` also
+        filters the rows. With `as_large_types`, strings, binaries and lists have 64-bit offsets. `schema` overrides the
+        columns and their types; its names must be names of the table. Of `parquet_read_options`, only
+        `dictionary_columns` has an effect."""
+        from delta_sidecar.engines.dataset import dataset_for_pyarrow
 
-        store = self._store_on(filesystem)
-        bound = _all_of([self._bind(partitions), self._bind(file_pruning_predicate)])
-        with self._scan(bound, _FILE_COLUMNS, None, None) as scan:
-            return make_dataset(
-                scan,
-                self.schema(),
-                self._snapshot.partition_columns,
-                self._snapshot.mapping_mode,
-                self._store if store is None else store,
-                self._settings.partition_timezone,
-                partial(self._rows_of, predicate=None, limit=None, store=store),
-                self.schema().to_arrow(as_large_types) if schema is None else schema,
-                parquet_read_options,
-            )
+        given = self.schema().to_arrow(as_large_types) if schema is None else schema
+        return dataset_for_pyarrow(self, given, partitions, file_pruning_predicate, filesystem, parquet_read_options)
 
     def count(self) -> int:
-        """The number of rows, from the log where it says so, else from the files."""
-        with self._rows(None, [], None) as rows:
+        """The number of rows, from the log if it has row counts, otherwise from the files."""
+        with self._access.matching_rows([], []) as rows:
             return sum(batch.num_rows for batch in rows)
+
+    # Its rows in an engine
+
+    def to_duckdb(
+        self,
+        connection: duckdb.DuckDBPyConnection | None = None,
+        predicate: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        way: str = "auto",
+    ) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of DuckDB, over the files that may hold a matching one.
+
+        Nothing is registered on the connection; the relation stays valid as long as the connection does.
+
+        Args:
+            connection: What `duckdb.connect` gives; DuckDB's default connection if not given.
+            predicate: A condition as SQL text, tuples, or a pyarrow expression, with the meaning it has in
+                `to_batches`: files that cannot match are left out, and of the others all rows that do not.
+            columns: The columns, in the order wanted; all of them if not given.
+            way: `files` for DuckDB's own Parquet scanner over the list of files, `dataset` for rows of this library's
+                reader, `auto` for the files where they alone give the rows. `engine_plan` tells which, and why.
+
+        Raises:
+            InputError: DuckDB is not installed, or `connection` is not a DuckDB connection.
+            PredicateError: The predicate cannot be parsed or does not fit the schema.
+            UnknownColumnError: There is no such column.
+            UnsupportedTableError: `way` is `files`, and these do not give the rows.
+            CorruptDataError: A file is missing or broken.
+
+        Example:
+            >>> from delta_sidecar import DeltaTable
+            >>> hour = DeltaTable("events").to_duckdb(predicate="_event_hour = '2026021022'")
+            >>> hour.aggregate("count(*)").fetchall()
+            [(2,)]
+        """
+        from delta_sidecar.engines.duckdb import to_duckdb
+
+        return to_duckdb(self, connection, predicate, columns, way)
+
+    def to_polars(
+        self,
+        predicate: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        way: str = "auto",
+    ) -> pl.LazyFrame:
+        """The rows as a lazy frame of Polars, over the files that may hold a matching one.
+
+        Args:
+            predicate: As in `to_duckdb`.
+            columns: The columns, in the order wanted; all of them if not given.
+            way: `files` for Polars' own Parquet scanner over the list of files, `dataset` for rows of this library's
+                reader, `auto` for the files where they alone give the rows.
+
+        Raises:
+            InputError: Polars is not installed.
+            PredicateError: The predicate cannot be parsed or does not fit the schema.
+            UnknownColumnError: There is no such column.
+            UnsupportedTableError: `way` is `files`, and these do not give the rows.
+            CorruptDataError: A file is missing or broken.
+
+        Example:
+            >>> from delta_sidecar import DeltaTable
+            >>> hour = DeltaTable("events").to_polars("_event_hour = '2026021022'")
+            >>> hour.select("id").collect().to_series().sort().to_list()
+            [4, 5]
+        """
+        from delta_sidecar.engines.polars import to_polars
+
+        return to_polars(self, predicate, columns, way)
+
+    def to_datafusion(
+        self,
+        ctx: datafusion.SessionContext,
+        name: str,
+        predicate: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        """Register the table in a session of DataFusion; a table of that name is replaced.
+
+        Args:
+            ctx: The session.
+            name: The table's name in SQL.
+            predicate: As in `to_duckdb`.
+            columns: The columns, in the order wanted; all of them if not given.
+
+        Raises:
+            InputError: DataFusion is not installed, or `ctx` is not a `SessionContext`.
+            PredicateError: The predicate cannot be parsed or does not fit the schema.
+            UnknownColumnError: There is no such column.
+
+        Example:
+            >>> from datafusion import SessionContext
+            >>> from delta_sidecar import DeltaTable
+            >>> ctx = SessionContext()
+            >>> DeltaTable("events").to_datafusion(ctx, "events")
+            >>> ctx.sql("SELECT count(*) AS n FROM events").to_pylist()
+            [{'n': 8}]
+        """
+        from delta_sidecar.engines.datafusion import to_datafusion
+
+        to_datafusion(self, ctx, name, predicate, columns)
+
+    def engine_plan(
+        self,
+        engine: str,
+        predicate: Predicate | None = None,
+        columns: Sequence[str] | None = None,
+        way: str = "auto",
+    ) -> EnginePlan:
+        """How an engine (`duckdb`, `polars` or `datafusion`) would read the table, and why: `print` shows it. If the
+        engine may read files, they are listed and their footers looked at, as the engine's own call does.
+
+        Example:
+            >>> from delta_sidecar import DeltaTable
+            >>> plan = DeltaTable("events").engine_plan("polars", "_event_hour = '2026021022'")
+            >>> plan.way, plan.reason, plan.files
+            ('files', 'the files alone give the rows', 1)
+        """
+        from delta_sidecar.engines.engine_plan import engine_plan
+
+        return engine_plan(self, engine, predicate, columns, way)
 
     # What others do
 
@@ -540,97 +679,12 @@ class DeltaTable:
     update = _NotOffered(f"{_WRITERS} (UPDATE); update_incremental reads the newest version")
     vacuum = _NotOffered(f"{_WRITERS} (VACUUM), or `sidecar maintain`")
 
-    def _bind(self, predicate: str | Filters | None) -> Expression | None:
-        if predicate is None:
-            return None
-        from delta_sidecar.predicates.binding import bind_predicate
-
-        schema, partitions = self._snapshot.schema, self._snapshot.partition_columns
-        return bind_predicate(predicate, schema, partitions, self._settings.partition_timezone)
-
-    def _scan(
-        self,
-        predicate: Expression | None,
-        columns: Sequence[str] | None,
-        limit: int | None,
-        strategy: str | None,
-        after: ScanPosition | None = None,
-    ) -> FileScan:
-        from delta_sidecar.scan.file_scan import FileScan
-
-        return FileScan(self._snapshot, self._settings, predicate, columns, limit, strategy, after)
-
-    def _store_on(self, filesystem: object) -> Store | None:
-        """The table's files in a file system of the user's; None without one."""
-        if filesystem is None:
-            return None
-        from delta_sidecar.data.filesystem_store import FilesystemStore, checked_filesystem
-
-        return FilesystemStore(checked_filesystem(filesystem), self._store.root_uri)
-
-    def _rows(
-        self,
-        predicate: Expression | None,
-        columns: Sequence[str] | None,
-        limit: int | None,
-        store: Store | None = None,
-    ) -> RowStream:
-        if not self.schema().fields:
-            raise CorruptLogError(f"{self.table_uri} has no schema: its files can be listed, its rows not read")
-        files = self._scan(predicate, [*_FILE_COLUMNS, "num_records"] if columns == [] else _FILE_COLUMNS, None, None)
-        return self._rows_of(iter(files), columns, predicate, limit, store)
-
-    def _filtered(
-        self,
-        predicate: Expression | None,
-        columns: Sequence[str] | None,
-        expression: pc.Expression,
-        store: Store | None,
-    ) -> pa.Table:
-        """The rows that a pyarrow expression is true of."""
-        import pyarrow.dataset as pds
-
-        if columns is not None:
-            self.schema().select(columns)
-        with self._rows(predicate, None, None, store) as rows:
-            scanner = pds.Scanner.from_batches(rows.to_reader(), columns=columns, filter=expression)
-            return scanner.to_table()
-
-    def _rows_of(
-        self,
-        files: Iterator[pa.RecordBatch],
-        columns: Sequence[str] | None,
-        predicate: Expression | None,
-        limit: int | None,
-        store: Store | None = None,
-    ) -> RowStream:
-        """The rows of files of a listing, read from the table's own store or from another that has them."""
-        from delta_sidecar.data.row_scan import read_rows
-
-        settings = self._settings
-        return read_rows(
-            files,
-            self._store if store is None else store,
-            self.schema(),
-            self._snapshot.partition_columns,
-            mapping_mode=self._snapshot.mapping_mode,
-            columns=columns,
-            predicate=predicate,
-            limit=limit,
-            threads=settings.read_threads or None,
-            memory_budget=settings.memory_budget,
-            batch_size=settings.row_batch_size,
-            partition_timezone=settings.partition_timezone,
-            open_other=self._open_store,
-            limits=settings.limits,
-        )
-
 
 def _opened_again(kind: type[DeltaTable], table_id: str, opening: Mapping[str, Any]) -> DeltaTable:
     """A table that was pickled or copied, at the version it had."""
     table = kind(**opening)
     if table.metadata().id != table_id:
-        raise TableNotFoundError(f"{table.table_uri} is another table than the one that was pickled; open it anew")
+        raise TableNotFoundError(f"{table.table_uri} is not the table that was pickled; open it again")
     return table
 
 
@@ -649,13 +703,6 @@ def _check_pickles(store: object, table: DeltaTable) -> None:
 def _closing(scan: FileScan) -> Iterator[FileInfo]:
     with scan:
         yield from file_infos(scan)
-
-
-def _all_of(terms: Sequence[Expression | None]) -> Expression | None:
-    from delta_sidecar.predicates.expression import And
-
-    conditions = tuple(term for term in terms if term is not None)
-    return And(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 
 
 def _checked_version(version: int | None) -> int | None:

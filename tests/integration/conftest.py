@@ -63,3 +63,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.KafkaBro
     _require(bool(servers.broker_jars()), "the Kafka broker")
     with servers.kafka_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def kusto() -> Iterator[servers.KustoParser]:
+    """Microsoft's parser of KQL."""
+    _require(servers.KUSTO_LIBRARY.exists(), "Kusto's parser")
+    with servers.kusto_parser() as parser:
+        yield parser

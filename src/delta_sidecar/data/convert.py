@@ -1,11 +1,11 @@
-"""From what a Parquet file stores to what the table's schema says, one column at a time.
+"""Convert columns from the types in a Parquet file to those of the table's schema, one column at a time.
 
 Files of one table differ: they are older than a rename or a widened type, or come from writers with their own
-names for list elements, their own string layouts and timestamp units. A converter is decided once per file
-schema; None means that the stored array is right as it is, and then nothing is touched.
+names for list elements, their own string layouts and timestamp units. A converter is chosen once per file
+schema; None means that the stored array needs no change.
 
-Only legal changes are made. Arrow's own casts would go further (text to number): those are refused, because a file
-that stores something else than the table says must not be guessed at.
+Only legal changes are made. Arrow's own casts would go further (text to number). They are refused: if a file stores
+another type than the table has, we do not guess.
 """
 
 from __future__ import annotations

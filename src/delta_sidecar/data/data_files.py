@@ -1,11 +1,11 @@
-"""A data file as the log describes it, out of the rows of a listing."""
+"""A data file as the log describes it, from the rows of a listing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -14,6 +14,9 @@ from delta_sidecar.errors import CorruptDataError
 from delta_sidecar.predicates.expression import Column
 from delta_sidecar.values.partition_values import PartitionColumn, partition_column
 from delta_sidecar.values.types import StructField
+
+FILE_COLUMNS: Final = ("path", "size", "partition_values", "deletion_vector")
+"""What a listing must say of files to read rows from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class DataFile:
             if value is None:
                 raise CorruptDataError(
                     f"data file {self.path!r}: the value of partition column {name!r} cannot be read as its type; "
-                    "leave the column out of `columns` or mend the file's entry in the log"
+                    "leave the column out of `columns` or fix the file's entry in the log"
                 )
         return dict(self.partition_values)
 

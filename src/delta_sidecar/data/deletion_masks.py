@@ -1,4 +1,4 @@
-"""The deletion vectors of a table as masks: for each file that has one, which of its rows live."""
+"""The deletion vectors of a table as masks: for each file that has one, which of its rows are not deleted."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar.arrays import booleans
-from delta_sidecar.data.data_files import DataFile, DataFileList
+from delta_sidecar.data.data_files import FILE_COLUMNS, DataFile, DataFileList
 from delta_sidecar.data.deletion_vectors import deleted_rows_of
 from delta_sidecar.data.file_bytes import Sources, open_parquet
 from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.storage.uri import Location, parse_location, resolve_log_path
 
-FILE_COLUMNS: Final = ("path", "size", "partition_values", "deletion_vector", "num_records")
+COUNTED_FILE_COLUMNS: Final = (*FILE_COLUMNS, "num_records")
 """What the listing must have."""
 
 _MASK: Final = pa.list_(pa.field("item", pa.bool_(), nullable=False))

@@ -170,7 +170,7 @@ def _file_data(descriptor: Descriptor, store: Store, path: str, where: str) -> B
     frame = ByteRange(descriptor.offset or 1, descriptor.size + _FRAME)
     version, framed = _ranges(store, path, frame, where)
     if version[0] != _FORMAT_VERSION:
-        raise UnsupportedFeatureError(f"{where} has format version {version[0]}, known is {_FORMAT_VERSION}")
+        raise UnsupportedFeatureError(f"{where} has format version {version[0]}, only {_FORMAT_VERSION} is supported")
     (size,) = struct.unpack_from(">i", framed, 0)
     if size != descriptor.size:
         raise CorruptDataError(f"{where} holds a vector of {size} bytes, the log says {descriptor.size}")

@@ -1,4 +1,4 @@
-"""Opening the files of a table: where a path of the log leads, and how its bytes come."""
+"""Open the files of a table: find the location of a path in the log, and fetch its bytes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from delta_sidecar.errors import (
     StoreUnavailableError,
     UnsupportedTypeError,
 )
+from delta_sidecar.storage.parquet_ranges import chunk_range
 from delta_sidecar.storage.ranged_file import RangedFile
-from delta_sidecar.storage.store import ByteRange, Store
+from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import parse_location, resolve_log_path
 
 StoreOpener: TypeAlias = Callable[[str], Store]
@@ -60,7 +61,7 @@ class Sources:
 
     def _open(self, uri: str) -> Store:
         if self._open_other is None:
-            raise CorruptDataError(f"the table has files in {uri}, outside of {self._store.root_uri}")
+            raise CorruptDataError(f"the table has files in {uri}, outside {self._store.root_uri}")
         return self._open_other(uri)
 
 
@@ -75,15 +76,8 @@ class OpenParquet:
         """Say which column chunks come next: they are fetched side by side, while others are decoded."""
         if self.ranged is not None:
             row_groups = [self.parquet.metadata.row_group(group) for group in groups]
-            ranges = [_chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves]
+            ranges = [chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves]
             self.ranged.prepare(ranges, streams=len(leaves))
-
-
-def _chunk_range(chunk: pq.ColumnChunkMetaData) -> ByteRange:
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        start = min(start, chunk.dictionary_page_offset)
-    return ByteRange(start, chunk.total_compressed_size)
 
 
 def is_cut_short(store: Store, path: str, size: int, error: StorageError) -> bool:
@@ -96,7 +90,7 @@ def is_cut_short(store: Store, path: str, size: int, error: StorageError) -> boo
 @contextmanager
 def open_parquet(sources: Sources, log_path: str, size: int) -> Iterator[OpenParquet]:
     """The Parquet file a path in the log means. What is wrong with it is said with its name."""
-    with _naming(log_path), _bytes_of(sources, log_path, size) as source:
+    with naming(log_path), _bytes_of(sources, log_path, size) as source:
         parquet = pq.ParquetFile(
             source, pre_buffer=False, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False
         )
@@ -124,19 +118,19 @@ def _whole_object(store: Store, path: str, size: int) -> Iterator[None]:
     except StorageError as error:
         if not is_cut_short(store, path, size, error):
             raise
-        raise CorruptDataError(f"it is shorter than the {size} bytes the log says; restore it") from None
+        raise CorruptDataError(f"it is shorter than the {size} bytes that the log says; restore it") from None
 
 
 @contextmanager
-def _naming(log_path: str) -> Iterator[None]:
+def naming(log_path: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ObjectNotFoundError):
         raise CorruptDataError(
-            f"data file {log_path!r} is missing: vacuumed, if this version is an old one; else restore it"
+            f"data file {log_path!r} is missing; restore it, or read a newer version if it was vacuumed"
         ) from None
     except PermissionError as error:
-        raise AccessDeniedError(f"data file {log_path!r} may not be read: {error.strerror}") from None
+        raise AccessDeniedError(f"data file {log_path!r} cannot be read: {error.strerror}") from None
     except CorruptDataError as error:
         raise CorruptDataError(f"data file {log_path!r}: {error}") from None
     except UnsupportedTypeError as error:

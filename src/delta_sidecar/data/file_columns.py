@@ -1,4 +1,4 @@
-"""The columns a read takes from one kind of data file: which Parquet leaves, and what becomes of them.
+"""The columns to read from data files of one schema: which Parquet leaves, and how to convert them.
 
 Files of a table mostly share one schema, so this is decided once per schema and kept.
 """

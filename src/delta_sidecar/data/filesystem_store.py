@@ -19,7 +19,7 @@ def checked_filesystem(given: object) -> pa_fs.FileSystem:
         return given
     raise InputError(
         f"filesystem takes a pyarrow.fs.FileSystem whose root is the table, not a {type(given).__name__}; "
-        "wrap one of fsspec as PyFileSystem(FSSpecHandler(…))"
+        "wrap an fsspec one as PyFileSystem(FSSpecHandler(…))"
     )
 
 
@@ -64,7 +64,7 @@ class FilesystemStore:
     def head(self, path: str) -> ObjectMeta:
         info = self._filesystem.get_file_info(path)
         if info.type != pa_fs.FileType.File:
-            raise ObjectNotFoundError(f"{path!r} is not in the file system given")
+            raise ObjectNotFoundError(f"{path!r} is not in the given file system")
         return ObjectMeta(path, info.size, (info.mtime_ns or 0) // 1_000_000)
 
     def list_after(self, prefix: str, offset: str = "", before: str = "") -> NoReturn:
@@ -85,11 +85,11 @@ class FilesystemStore:
             with self._filesystem.open_input_file(path) as file:
                 yield file
         except FileNotFoundError:
-            raise ObjectNotFoundError(f"{path!r} is not in the file system given") from None
+            raise ObjectNotFoundError(f"{path!r} is not in the given file system") from None
         except PermissionError:
-            raise AccessDeniedError(f"{path!r} may not be read through the file system given") from None
+            raise AccessDeniedError(f"{path!r} may not be read through the given file system") from None
         except OSError as error:
-            raise StorageError(f"{path!r} cannot be read through the file system given: {error}") from None
+            raise StorageError(f"{path!r} cannot be read through the given file system: {error}") from None
 
     def _refuse(self) -> NoReturn:
-        raise InputError("a file system given to read rows is neither listed nor written to")
+        raise InputError("the given file system is only used to read rows, not to list or write files")

@@ -1,4 +1,4 @@
-"""Which field of a data file a column of the table is.
+"""Which field of a data file belongs to a column of the table.
 
 | column mapping | matched by                                                             |
 |----------------|------------------------------------------------------------------------|

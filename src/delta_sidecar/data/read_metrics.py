@@ -1,4 +1,4 @@
-"""What a read of rows did."""
+"""Counters of a read of rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ReadMetrics:
-    """What a read of rows did.
+    """Counters of a read of rows: files and row groups, read and skipped.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -22,7 +22,7 @@ class ReadMetrics:
 
     files_read: int = 0
     files_skipped: int = 0
-    """Files that partition values ruled out, without a request."""
+    """Files that were skipped by their partition values, without a request."""
     row_groups_read: int = 0
     row_groups_pruned: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)

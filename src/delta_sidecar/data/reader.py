@@ -1,15 +1,17 @@
 """The rows of one data file.
 
-A row group is read in two steps when there is a predicate: its columns first, the others only if some row
-matches. Deleted rows go by position, before the predicate. Row groups that fit `group_bytes` are read whole,
-larger ones in batches, so that no file is ever held whole.
+If there is a predicate, a row group is read in two steps: the columns of the predicate first, the others only if
+some row matches. Deleted rows are dropped by position, before the predicate. Row groups that fit `group_bytes` are read
+whole, larger ones in batches, so no file is ever held whole.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,9 @@ from delta_sidecar.data.request import RowRequest
 from delta_sidecar.predicates.evaluation import matching
 from delta_sidecar.values.types import StructField
 
+if TYPE_CHECKING:
+    from delta_sidecar.data.arrow_step import ArrowStep
+
 _PARALLEL_BYTES = 8 << 20
 """From here the columns of a row group are decoded in parallel; smaller ones are not worth the hand-over."""
 
@@ -39,16 +44,31 @@ _SMALLEST_BATCH = 1024
 class RowReader:
     """Reads the rows of a table's files, any number of them at once, in threads of the caller's."""
 
-    def __init__(self, request: RowRequest, sources: Sources) -> None:
+    def __init__(self, request: RowRequest, sources: Sources, step: ArrowStep | None = None) -> None:
         self._request = request
         self._sources = sources
+        self._step = step
         self._layouts = _ColumnsBySchema(request)
         self.metrics = ReadMetrics()
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The rows that are read."""
+        return self._request.schema if self._step is None else self._step.schema
+
     def read(self, file: DataFile) -> Generator[pa.RecordBatch, None, None]:
         """The rows of a file that live and match, in file order."""
+        if self._step is None:
+            yield from self._matching(file)
+            return
+        with closing(self._matching(file)) as batches:
+            for batch in batches:
+                if (stepped := self._step.apply(batch)).num_rows:
+                    yield stepped
+
+    def _matching(self, file: DataFile) -> Generator[pa.RecordBatch, None, None]:
         constants = file.constants()
-        if not _settled(self._request, constants):
+        if not _may_match_by_partition(self._request, constants):
             self.metrics.add(files_skipped=1)
         elif self._request.needs_files or file.num_records is None:
             yield from self._read_parquet(file, constants)
@@ -59,6 +79,7 @@ class RowReader:
     def promised_rows(self, file: DataFile) -> int:
         """The rows the file is sure to give, from the log alone."""
         filtered = self._request.file_predicate is not None or self._request.row_predicate is not None
+        filtered = filtered or (self._step is not None and self._step.filter is not None)
         return 0 if filtered else file.live_records or 0
 
     def _read_parquet(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
@@ -69,7 +90,7 @@ class RowReader:
             yield from _OpenFile(self._request, layout, source, constants, deleted, self.metrics).batches()
 
 
-def _settled(request: RowRequest, constants: Mapping[str, pa.Scalar]) -> bool:
+def _may_match_by_partition(request: RowRequest, constants: Mapping[str, pa.Scalar]) -> bool:
     """Whether the partition values leave a row of the file to match."""
     if request.file_predicate is None:
         return True

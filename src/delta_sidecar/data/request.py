@@ -1,4 +1,4 @@
-"""What is asked of every data file: columns, predicate, sizes. Decided once, before the first file is opened."""
+"""What to read of every data file: columns, predicate, sizes. Decided once, before the first file is opened."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from delta_sidecar.data.data_files import FILE_COLUMNS
 from delta_sidecar.data.match import FieldMatch, field_match
 from delta_sidecar.errors import UnsupportedTypeError
-from delta_sidecar.predicates.expression import And, Expression, columns_of
+from delta_sidecar.predicates.expression import And, Expression, all_of, columns_of
 from delta_sidecar.values.type_changes import unsupported_changes
 from delta_sidecar.values.types import StructField, StructType, arrow_field
 
@@ -85,11 +86,22 @@ def plan_request(
     )
 
 
+def file_columns(
+    schema: StructType, partition_columns: Sequence[str], columns: Sequence[str] | None, predicate: Expression | None
+) -> tuple[str, ...]:
+    """What a listing must say of files to read these columns of the matching rows: if nothing is read from the files
+    themselves, also how many rows they have, so that none is opened."""
+    needed = set(schema.names if columns is None else schema.select(columns).names)
+    needed.update(field.name for field in _fields_of(predicate))
+    is_in_files = needed - set(schema.select(partition_columns).names)
+    return FILE_COLUMNS if is_in_files else (*FILE_COLUMNS, "num_records")
+
+
 def refuse_unsupported_changes(schema: StructType) -> None:
     """Values written before a change of their column's type that this reader does not know must not be guessed at."""
     for change in unsupported_changes(schema):
         raise UnsupportedTypeError(
-            f"{change}, which this reader cannot follow: the table's files can be listed, its rows not read"
+            f"{change}, which this reader does not support: it can list the table's files, but not read rows"
         )
 
 
@@ -99,13 +111,7 @@ def _split(predicate: Expression | None, partitions: frozenset[str]) -> tuple[Ex
         return None, None
     terms = predicate.terms if isinstance(predicate, And) else (predicate,)
     settled = [t for t in terms if all(c.path[0] in partitions for c in columns_of(t))]
-    return _all_of(settled), _all_of([t for t in terms if t not in settled])
-
-
-def _all_of(terms: Sequence[Expression]) -> Expression | None:
-    if len(terms) > 1:
-        return And(tuple(terms))
-    return terms[0] if terms else None
+    return all_of(settled), all_of([t for t in terms if t not in settled])
 
 
 def _fields_of(predicate: Expression | None) -> tuple[StructField, ...]:

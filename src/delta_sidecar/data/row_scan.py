@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypedDict
 
 import pyarrow as pa
 
@@ -14,10 +15,14 @@ from delta_sidecar.data.request import plan_request
 from delta_sidecar.data.row_stream import RowStream, RowWork
 from delta_sidecar.errors import OptionError
 from delta_sidecar.limits import ReaderLimits
+from delta_sidecar.listing.request import checked_limit
 from delta_sidecar.predicates.expression import Expression
-from delta_sidecar.scan.file_scan import checked_limit
+from delta_sidecar.settings import Settings
 from delta_sidecar.storage.store import Store, is_local
 from delta_sidecar.values.types import StructType
+
+if TYPE_CHECKING:
+    from delta_sidecar.data.arrow_step import ArrowStep
 
 _REMOTE_THREADS = 16
 """Remote reads wait more than they compute."""
@@ -43,6 +48,7 @@ def read_rows(
     partition_timezone: str = "UTC",
     open_other: StoreOpener | None = None,
     limits: ReaderLimits | None = None,
+    step: ArrowStep | None = None,
 ) -> RowStream:
     """The rows of `files` (batches of a listing) that live and match, in the order of the files.
 
@@ -50,6 +56,7 @@ def read_rows(
     `threads` is the number of files read at once (by default the processors, four at least, or 16 for a
     remote store). `memory_budget` bounds the bytes of rows that are ready and not yet taken; beside them each thread
     holds one row group, or one batch of a large one. `open_other` opens stores for files outside of the table.
+    `step` is done with every batch of rows; `columns` are those it needs, `limit` counts the rows it leaves.
     """
     limit = checked_limit(limit)
     _check(threads=threads, memory_budget=memory_budget, batch_size=batch_size)
@@ -60,14 +67,35 @@ def read_rows(
         mapping_mode=mapping_mode,
         columns=columns,
         predicate=predicate,
-        limit=limit,
+        limit=limit if step is None or step.filter is None else None,
         batch_size=batch_size,
         group_bytes=max(_SMALLEST_GROUP_BYTES, min(_GROUP_BYTES, memory_budget // (2 * workers))),
     )
-    reader = RowReader(request, Sources(store, open_other, (limits or ReaderLimits()).small_file))
+    reader = RowReader(request, Sources(store, open_other, (limits or ReaderLimits()).small_file), step)
     data_files = DataFileList(files, request.partition_fields, partition_timezone)
     work = RowWork(data_files, reader, threads=workers, memory_budget=memory_budget, enough=limit)
-    return RowStream(work, request.schema, limit)
+    return RowStream(work, reader.schema, limit)
+
+
+class ReadingOptions(TypedDict):
+    """The arguments of `read_rows` that settings decide."""
+
+    threads: int | None
+    memory_budget: int
+    batch_size: int
+    partition_timezone: str
+    limits: ReaderLimits
+
+
+def reading_options(settings: Settings, batch_size: int | None = None) -> ReadingOptions:
+    """The arguments that settings mean; a smaller batch may be asked for."""
+    return {
+        "threads": settings.read_threads or None,
+        "memory_budget": settings.memory_budget,
+        "batch_size": min(settings.row_batch_size, batch_size or settings.row_batch_size),
+        "partition_timezone": settings.partition_timezone,
+        "limits": settings.limits,
+    }
 
 
 def _default_threads(store: Store) -> int:

@@ -1,8 +1,8 @@
-"""Rows of many files as one stream: several files are read at once, their rows come in the order of the list.
+"""Rows of many files as one stream: several files are read at once, and their rows come in the order of the list.
 
-Each worker takes the next file of the list in turn, so the list is read as it comes and no further ahead than the
-window of open files. What the workers have ready and nobody has taken yet is bounded in bytes; only the file at the
-head of the window may exceed the bound, by one batch, or nothing would move.
+Each worker takes the next file of the list, so the list is read no further ahead than the window of open files. The
+bytes of rows that are ready but not yet taken are bounded. Only the first file of the window may exceed the bound, by
+one batch; otherwise the stream could block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 
 
 class FileSource(Protocol):
-    """The list of files: an iterator that can be told that no more of it is wanted."""
+    """The list of files: an iterator that can be closed early."""
 
     def __next__(self) -> DataFile: ...
 
@@ -33,10 +33,10 @@ class FileSource(Protocol):
 
 
 class RowStream(NotPickled):
-    """An iterator of record batches; closing it (or reaching its limit) stops all reading and joins the threads.
+    """The rows of a table as an iterator of Arrow batches. Closing it, or reaching its limit, stops all reading.
 
     Raises:
-        ConsumedStreamError: It was read to its end, closed, or handed on: it can be read once.
+        ConsumedStreamError: It was already read to its end, closed, or handed to another reader.
         CorruptDataError: A data file or deletion vector is broken or missing.
         StorageError: The store cannot be reached.
 
@@ -57,6 +57,7 @@ class RowStream(NotPickled):
 
     @property
     def metrics(self) -> ReadMetrics:
+        """Counters of what was read so far."""
         return self._work.reader.metrics
 
     def __iter__(self) -> RowStream:
@@ -110,7 +111,7 @@ class RowStream(NotPickled):
         self.close()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as Arrow's own reader, which takes it over."""
+        """The stream as a `RecordBatchReader`, which takes it over."""
         self._reading.hand_on()
         return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
 

@@ -1,4 +1,4 @@
-"""What tests of Delta readers need: logs in any state, a model to compare with, and stores that count, wait or fail."""
+"""Helpers for tests of Delta readers: logs in any state, a model to compare with, stores that count, wait or fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The actions of a log, as values with defaults, so that a test says only what it is about.
+"""The actions of a log, as values with defaults, so a test gives only the fields that matter to it.
 
     add("a.parquet", partition={"p": "1"}, stats={"numRecords": 3})
 

@@ -1,7 +1,7 @@
-"""The dumb model: a forward replay of every commit, as simple as can be.
+"""A simple model of the reader: a forward replay of every commit.
 
-What the reader does in windows, masks and streams must equal what this does with dictionaries. It imports
-nothing of `log`, so that a mistake there cannot hide here.
+The reader, with its windows, masks and streams, must give the same result as this model with its dictionaries. It
+imports nothing of `log`, so it does not share its mistakes.
 """
 
 from __future__ import annotations

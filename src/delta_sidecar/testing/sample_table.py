@@ -43,7 +43,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class SampleShape:
-    """How large a sample is, and the seed of its random values. Anything below 1 is an `OptionError`."""
+    """The size of a sample table, and the seed of its random values. A size below 1 is an `OptionError`."""
 
     hours: int = 72
     files_per_hour: int = 4
@@ -65,7 +65,7 @@ class SampleShape:
 
 @dataclass(frozen=True, slots=True)
 class SampleReport:
-    """What was written."""
+    """The sample table that was written."""
 
     table: str
     version: int
@@ -79,7 +79,7 @@ class SampleReport:
 
 
 def write_sample(directory: Path | str, shape: SampleShape | None = None) -> SampleReport:
-    """Write a sample table into a new or empty local directory, and say what is in it.
+    """Write a sample table into a new or empty local directory, and return a report of its contents.
 
     Raises `InputError` if the directory is not empty or not local, `StorageError` if it cannot be written.
     """
@@ -98,7 +98,7 @@ def write_sample(directory: Path | str, shape: SampleShape | None = None) -> Sam
 
 
 class _Sample:
-    """One table while it is written. Hour 0 is the first one that stays; hour -1 is deleted again."""
+    """One table while it is written. Hour 0 is the first hour that is kept; hour -1 is deleted again."""
 
     def __init__(self, root: Path, shape: SampleShape) -> None:
         self.root, self.shape = root, shape

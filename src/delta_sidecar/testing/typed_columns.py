@@ -1,6 +1,6 @@
-"""The typed columns of a checkpoint, `stats_parsed` and `partitionValues_parsed`, out of the log's text.
+"""The typed columns of a checkpoint, `stats_parsed` and `partitionValues_parsed`, from the log's text.
 
-Kept apart from the library's own parsing of stats, so that tests compare two ways of reading one text.
+This shares no code with the library's own parsing of stats, so tests compare two ways of reading one text.
 """
 
 from __future__ import annotations

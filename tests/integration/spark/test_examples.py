@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.events_table import write_events
 from tests.examples import examples, needs_spark, run
 
 if TYPE_CHECKING:
@@ -23,5 +24,6 @@ def test_examples_run(
 ) -> None:
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing" / "a.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_events(tmp_path / "tables" / "events")
     monkeypatch.chdir(tmp_path)
-    run(example, spark=spark)
+    run(example, spark=spark, here=tmp_path / "tables")

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import deltalake
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
+from delta_sidecar.engines.spark import register
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.pipeline.index_watch import watch
 from delta_sidecar.pipeline.spark_build import build_index
@@ -51,6 +53,23 @@ def test_an_index_is_built_on_spark_then_on_top_of_it(spark: SparkSession, serve
     assert (second.mode, second.built_on, second.files) == ("incremental", 2, 16)
     paths, _ = verified(open_store(uri, server.storage_options))
     assert len(paths) == len(files) == 16
+
+
+def test_a_table_in_a_store_is_read_as_a_source_and_its_keys_are_not_shown(
+    spark: SparkSession, server: ObjectServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = server.uri("source")
+    write(uri, server)
+    register(spark)
+    secret = f"{server.storage_options.get('azure_storage_account_key', 'testing')}"
+    reader = spark.read.format("sidecar").options(**server.storage_options)
+    frame = reader.option("predicate", "part = 'ä ö' OR id = 1").load(uri)
+    assert sorted((row.id, row.part) for row in frame.collect()) == [(1, "b")] * 3 + [(3, "ä ö")] * 3
+    frame.explain(mode="extended")
+    assert secret not in capsys.readouterr().out
+    with pytest.raises(AnalysisException, match=r"delta_sidecar\.errors\.\w+: ") as told:
+        spark.read.format("sidecar").options(**server.storage_options).load(server.uri("nothing"))
+    assert secret not in str(told.value)
 
 
 def test_a_table_in_a_store_is_watched(spark: SparkSession, server: ObjectServer) -> None:

@@ -1,0 +1,1 @@
+"""Engines that read a table through its index: DuckDB, Polars, DataFusion, Spark, Kusto, and any reader of datasets."""

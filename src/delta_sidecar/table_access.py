@@ -1,0 +1,177 @@
+"""What `DeltaTable` and the engines use of an open table: its store, its listing and its rows.
+
+`DeltaTable._access` makes it. Engines take what they need of a table from here and from the table's public methods, so
+this is the whole seam. Imports are in the methods: a listing needs no reader of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import TYPE_CHECKING, TypeAlias
+
+from delta_sidecar.errors import CorruptLogError
+from delta_sidecar.storage.uri import Location, parse_location
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from delta_sidecar.data.arrow_step import ArrowStep
+    from delta_sidecar.data.file_bytes import Sources, StoreOpener
+    from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.log.snapshot import Snapshot
+    from delta_sidecar.predicates.arrow_tree import ParsedExpression
+    from delta_sidecar.predicates.expression import Expression
+    from delta_sidecar.predicates.predicate_tuples import Filters
+    from delta_sidecar.scan.file_scan import FileScan
+    from delta_sidecar.scan.scan_position import ScanPosition
+    from delta_sidecar.settings import Settings
+    from delta_sidecar.storage.store import Store
+
+Predicate: TypeAlias = "str | Filters | pc.Expression"
+"""SQL text, tuples, or an expression of pyarrow."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class TableAccess:
+    """One version of a table: how its files are listed and read. It holds credentials, so it has no `repr`."""
+
+    snapshot: Snapshot
+    settings: Settings
+    store: Store
+    """Holds the table; counts what it is asked."""
+    open_store: StoreOpener
+    """Opens another store, with the table's options."""
+    storage_options: Mapping[str, str] | None
+    profile: Mapping[str, str] | None
+    has_given_store: bool
+    """The store is an object of the user; the options do not lead to it."""
+
+    @property
+    def location(self) -> Location:
+        """Where the table is."""
+        return parse_location(self.store.root_uri)
+
+    def bind(self, predicate: Predicate | ParsedExpression | None) -> Expression | None:
+        """What a predicate says of files: of a pyarrow expression what is understood."""
+        if predicate is None:
+            return None
+        from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
+        from delta_sidecar.predicates.binding import bind_predicate
+
+        schema, partitions = self.snapshot.schema, self.snapshot.partition_columns
+        zone = self.settings.partition_timezone
+        if is_arrow_expression(predicate):
+            predicate = ParsedExpression(predicate)
+        if not isinstance(predicate, ParsedExpression):
+            return bind_predicate(predicate, schema, partitions, zone)
+        from delta_sidecar.predicates.arrow_expression import bind_expression
+
+        return bind_expression(predicate, schema, partitions, zone)
+
+    def bind_all(self, predicates: Iterable[Predicate | ParsedExpression | None]) -> Expression | None:
+        """What predicates say of files together."""
+        given = [predicate for predicate in predicates if predicate is not None]
+        if not given:
+            return None
+        from delta_sidecar.predicates.expression import all_of
+
+        return all_of(self.bind(predicate) for predicate in given)
+
+    def listing(
+        self,
+        predicate: Expression | None,
+        columns: Sequence[str] | None,
+        limit: int | None = None,
+        strategy: str | None = None,
+        after: ScanPosition | None = None,
+    ) -> FileScan:
+        """The files that may hold a matching row."""
+        from delta_sidecar.scan.file_scan import FileScan
+
+        return FileScan(self.snapshot, self.settings, predicate, columns, limit, strategy, after)
+
+    def file_columns(self, columns: Sequence[str] | None, predicate: Expression | None) -> tuple[str, ...]:
+        """What a listing must say of files to read these columns of the matching rows."""
+        from delta_sidecar.data.request import file_columns
+
+        return file_columns(self.snapshot.schema, self.snapshot.partition_columns, columns, predicate)
+
+    def rows(
+        self,
+        files: Iterator[pa.RecordBatch],
+        columns: Sequence[str] | None,
+        predicate: Expression | None,
+        limit: int | None = None,
+        *,
+        store: Store | None = None,
+        step: ArrowStep | None = None,
+        batch_size: int | None = None,
+    ) -> RowStream:
+        """The rows of files of a listing, read from the table's own store or from another that has them."""
+        from delta_sidecar.data.row_scan import read_rows, reading_options
+
+        return read_rows(
+            files,
+            self.store if store is None else store,
+            self.snapshot.schema,
+            self.snapshot.partition_columns,
+            mapping_mode=self.snapshot.mapping_mode,
+            columns=columns,
+            predicate=predicate,
+            limit=limit,
+            open_other=self.open_store,
+            step=step,
+            **reading_options(self.settings, batch_size),
+        )
+
+    def matching_rows(
+        self,
+        predicates: Sequence[Predicate | None],
+        columns: Sequence[str] | None,
+        limit: int | None = None,
+        store: Store | None = None,
+    ) -> RowStream:
+        """The rows that all predicates are true of."""
+        if not self.snapshot.schema.fields:
+            raise CorruptLogError(f"{self.location.text} has no schema: you can list its files, but not read rows")
+        from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
+
+        conditions = [ParsedExpression(each) if is_arrow_expression(each) else each for each in predicates]
+        bound = self.bind_all(conditions)
+        step = self._step([each for each in conditions if isinstance(each, ParsedExpression)], columns)
+        names = columns if step is None else step.names
+        files = self.listing(bound, self.file_columns(names, bound))
+        return self.rows(iter(files), names, bound, limit, store=store, step=step)
+
+    def _step(self, expressions: Sequence[ParsedExpression], columns: Sequence[str] | None) -> ArrowStep | None:
+        """What is left to do with the rows: pyarrow expressions are applied as a whole. None if there are none."""
+        if not expressions:
+            return None
+        from delta_sidecar.data.arrow_step import arrow_step
+        from delta_sidecar.predicates.arrow_expression import readable
+        from delta_sidecar.predicates.arrow_tree import ParsedExpression
+
+        whole = expressions[0]
+        if len(expressions) > 1:
+            whole = ParsedExpression(reduce(and_, (each.expression for each in expressions)))
+        schema = self.snapshot.schema
+        names = schema.names if columns is None else schema.select(columns).names
+        return arrow_step(readable(schema), names, whole)
+
+    def sources(self) -> Sources:
+        """The stores that the table's files lie in."""
+        from delta_sidecar.data.file_bytes import Sources
+
+        return Sources(self.store, self.open_store, self.settings.limits.small_file)
+
+    def store_on(self, filesystem: object) -> Store | None:
+        """The table's files in a file system of the user; None without one."""
+        if filesystem is None:
+            return None
+        from delta_sidecar.data.filesystem_store import FilesystemStore, checked_filesystem
+
+        return FilesystemStore(checked_filesystem(filesystem), self.store.root_uri)
