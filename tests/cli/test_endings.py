@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -32,9 +33,13 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def open_command(*arguments: object, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """The command as a terminal starts it: a suite in the background would hand down that interrupts are ignored."""
+    return started([*COMMAND, *map(str, arguments)], stdout)
+
+
+def started(command: list[str], stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    """A process as a terminal starts it: a suite in the background would hand down that interrupts are ignored."""
     return subprocess.Popen(
-        [*COMMAND, *map(str, arguments)],
+        command,
         stdout=stdout,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -97,6 +102,56 @@ def test_an_interrupt_stops_rows_too(tmp_path: Path) -> None:
         process.stdout.read()
         assert process.wait(60) == 130
         assert process.stderr.read() == b"sidecar: interrupted\n"
+
+
+SIGNALS = [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_a_signal_leaves_no_half_of_a_file(
+    large: Path, tmp_path: Path, number: signal.Signals, code: int, word: bytes
+) -> None:
+    with open_command("files", large, "--output", tmp_path / "files.csv") as process:
+        while not any(tmp_path.iterdir()):
+            assert process.poll() is None
+            time.sleep(0.001)
+        process.send_signal(number)
+        assert process.wait(60) == code
+        assert process.stderr is not None
+        assert process.stderr.read() == b"sidecar: " + word + b"\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+DEAF = """
+import threading
+from pathlib import Path
+from delta_sidecar.cli.interrupts import interrupts
+
+interrupts.listen()
+with interrupts.deleting(Path("half")), Path("half").open("w"):
+    while True:
+        try:
+            print("ready", flush=True)
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            pass
+"""
+"""The main thread goes on whatever it is told, as one that waits inside a native library does."""
+
+
+@pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
+def test_a_process_that_is_ended_by_force_leaves_no_half_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int, word: bytes
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with started([sys.executable, "-c", DEAF]) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        assert process.wait(30) == code
+        assert process.stderr.read() == b"sidecar: " + word + b"\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 class Busy(BaseHTTPRequestHandler):

@@ -45,6 +45,14 @@ def test_no_line_is_too_long_and_every_option_is_explained(command: str, width: 
         assert " ".join(words.split()) in text
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_what_an_option_does_is_on_its_line(command: str) -> None:
+    lines = help_of(command)
+    for param in app.commands[command].params:
+        if isinstance(param, click.Option) and param.help and param.name != "kafka_columns":  # a list of seven names
+            assert any(f"  {param.help}" in line for line in lines), param.name
+
+
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"verify", "completion"}))
 def test_help_has_an_example(command: str) -> None:
     assert any(line.startswith(f"  Example: sidecar {command} ") for line in help_of(command))

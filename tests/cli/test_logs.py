@@ -62,5 +62,5 @@ def test_the_reason_for_spark_stays_on_the_screen(capsys: pytest.CaptureFixture[
 def test_a_step_that_fails_at_once_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     log_to_stderr(False, {})
     with Progress() as progress:
-        _Steps(progress)(f"{ON_SPARK}; it was asked for")
+        _Steps(progress)(f"{ON_SPARK}; as requested")
     assert capsys.readouterr().err == ""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delta_sidecar.cli import output
-from delta_sidecar.scan.scan_plan import sized
+from delta_sidecar.texts import sized
 
 
 class Sink(io.TextIOWrapper):
@@ -88,6 +88,35 @@ def test_long_cells_are_cut() -> None:
 )
 def test_paths_are_cut_where_they_tell_least(path: str, shown: str) -> None:
     assert output.cut_path(path, 23) == shown
+
+
+UUIDS = ("9f3c61de-52b0-4bd5-9c4e-7f6a1be0c2d4", "9f3c61de-52b0-4bd5-9c4e-7f6a1be0c2d5")
+
+
+@pytest.mark.parametrize(
+    ("paths", "width", "shown"),
+    [
+        ([f"part-00000-{uuid}-c000.parquet" for uuid in UUIDS], 36, ["…3c61de-52b0-4bd5-9c4e-7f6a1be0c2d4…", "d5…"]),
+        ([f"part-0000{n}-{UUIDS[0]}.parquet" for n in (1, 2)], 16, ["part-00001-9f3c…", "part-00002-9f3c…"]),
+        ([f"hour={h}/part-0.parquet" for h in (2026021022, 2026021023)], 12, ["…2026021022…", "…2026021023…"]),
+        ([f"part-{n}-{u}.parquet" for u in UUIDS for n in (10, 29)], 20, ["…10-9f3c61…1be0c2d4…"]),
+        ([f"{n}/part-{n}-{u}.parquet" for n, u in ((10, UUIDS[0]), (29, UUIDS[1]))], 20, ["…-9c4e-7f6a1be0c2d4…"]),
+        (["a" * 30, "b" * 30], 8, ["aaaa…aaa"]),
+        (["dir/" + "a" * 30], 10, ["…/aaaa…aaa"]),
+    ],
+)
+def test_paths_of_a_table_are_told_apart(paths: list[str], width: int, shown: list[str]) -> None:
+    cut = output._PathCut(paths)
+    found = [cut(path, width) for path in paths]
+    assert all(len(path) <= width for path in found)
+    assert len(set(found)) == len(paths)
+    assert all(path.endswith(end) for path, end in zip(found, shown))
+
+
+def test_a_later_path_that_is_not_like_the_first_is_cut_as_any() -> None:
+    cut = output._PathCut(["part-1-c000.parquet", "part-2-c000.parquet"])
+    assert cut("part-3-c000.parquet", 9) == "part-3-c…"
+    assert cut("year/other-file.bin", 12) == output.cut_path("year/other-file.bin", 12)
 
 
 @pytest.mark.parametrize(

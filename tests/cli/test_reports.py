@@ -17,7 +17,9 @@ from delta_sidecar.index.build.build import build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
+from delta_sidecar.texts import sized
 from tests.cli.running import invoke, sidecar
+from tests.fuzz.tables import flipped, make_table
 
 
 def stats_of(x: int) -> dict[str, Any]:
@@ -54,7 +56,10 @@ def test_explain_for_people(table: Path) -> None:
 
 def test_explain_says_what_an_index_would_save(table: Path) -> None:
     shown = invoke("explain", table, "--where", "x >= 2").out
-    assert "looked at 5 files to find 3 files" in shown
+    (told,) = invoke("explain", table, "--where", "x >= 2", "--json").objects
+    read = told["opening"]["bytes_read"] + told["metrics"]["bytes_read"]
+    assert f"this listing read {sized(read)} of checkpoint and log" in shown
+    assert "checked 5 files to find 3 files" in shown
     assert f"sidecar build {table}" in shown
     assert "every file" in invoke("explain", table).out
     assert invoke("build", table).code == 0
@@ -70,6 +75,27 @@ def test_explain_before_it_runs_says_at_most(table: Path) -> None:
         assert scan.headline().startswith("reads at most 1 of 1 part, 1 row group, ")
         list(scan)
         assert scan.headline().startswith("reads 1 of 1 part, 1 of 1 row group, ")
+
+
+@pytest.mark.parametrize(("checkpoint", "read"), [(2, "classic checkpoint 2"), (None, "the log alone")])
+def test_explain_says_at_once_that_it_fell_back(tmp_path: Path, checkpoint: int | None, read: str) -> None:
+    made = make_table(tmp_path, checkpoint=checkpoint)
+    broken = made.sidecars / made.parts()[2].core_name
+    flipped(broken)
+    headline, _, reason, *details = invoke("explain", tmp_path).out.splitlines()
+    assert headline.startswith(f"fell back to {read}: ")
+    assert re.match(rf"fallback +_delta_log/_sidecars/{broken.name} is damaged", reason)
+    shown = [re.split(" {2,}", line) for line in details]
+    assert ["base", f"{read}, read instead of the planned base"] in shown
+    assert [name for name, value in shown if value.startswith(("index 5", "8 parts"))] == ["planned", "planned"]
+    assert ["index", f"damaged; rebuild it from scratch: sidecar build --full {tmp_path}"] in shown
+
+
+def test_explain_does_not_complain_of_an_index_that_was_not_needed(tmp_path: Path) -> None:
+    made = make_table(tmp_path)
+    shown = invoke("explain", made.root, "--limit", "1").out
+    assert "fallback" not in shown
+    assert "sidecar build" not in shown
 
 
 def test_explain_prints_no_files(table: Path) -> None:
@@ -134,7 +160,7 @@ def test_verbose_logs_on_stderr_only(table: Path) -> None:
     assert quiet.err == ""
     assert loud.objects == quiet.objects
     assert re.search(r"opened version 1 of .*: base classic checkpoint 0, a tail of 1 commit, .*requests", loud.err)
-    assert re.search(r"listed 5 files by tier checkpoint; reads 1 of 1 row group", loud.err)
+    assert re.search(r"listed 5 files from tier checkpoint; reads 1 of 1 row group", loud.err)
     assert re.search(r"\d+ requests, [\d.]+ kB in all", loud.err)
 
 

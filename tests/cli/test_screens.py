@@ -46,8 +46,8 @@ def screen(width: int, *arguments: object) -> list[str]:
 def test_files(table: Path) -> None:
     assert screen(80, "files", table) == [
         "   size  modified              hour        path",
-        " 1.0 kB  2023-11-14 22:13:20Z  2026021022  …/part-00003-012345…00.snappy.parquet",
-        "10.0 MB  2023-11-14 22:13:20Z  2026021022  …/part-00007-012345…00.snappy.parquet",
+        " 1.0 kB  2023-11-14 22:13:20Z  2026021022  hour=2026021022/part-00003-012345678…",
+        "10.0 MB  2023-11-14 22:13:20Z  2026021022  hour=2026021022/part-00007-012345678…",
     ]
     assert screen(120, "files", table)[1:] == [
         f" 1.0 kB  2023-11-14 22:13:20Z  2026021022  hour=2026021022/{NAME.format(3)}",

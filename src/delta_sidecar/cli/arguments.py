@@ -1,10 +1,10 @@
-"""The arguments that several commands share, and the table they mean."""
+"""The arguments that several commands share, and the table that they name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -44,47 +44,64 @@ def together(*decorators: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
+def names(context: click.Context, parameter: click.Parameter, columns: Sequence[str]) -> list[str] | None:
+    """The column names of `--columns a,b --columns c`."""
+    if not columns:
+        return None
+    column_names = [name.strip() for text in columns for name in text.split(",") if name.strip()]
+    if not column_names:
+        raise click.UsageError("--columns takes names, separated by commas")
+    return column_names
+
+
 table = argument(
     "table",
     "TABLE",
     "A path, or an s3://, az://, abfss://, gs:// or file:// URI.",
     shell_complete=complete_place,
 )
-where = option("--where", metavar="SQL", section=WHAT, help='A condition: "ts >= now() - interval 1 hour".')
-limit = option("--limit", type=click.IntRange(min=0), metavar="N", section=WHAT, help="Stop after N.")
-columns = option("--columns", multiple=True, metavar="A,B", section=WHAT, help="These columns, in this order.")
-version = option("--version", type=click.IntRange(min=0), metavar="N", section=VERSION, help="Default: the newest.")
-timestamp = option("--timestamp", metavar="TIME", section=VERSION, help="The version at a time: 2026-02-10T22:00:00Z.")
+where = option("--where", metavar="SQL", section=WHAT, help='SQL condition, such as "ts >= now() - interval 1 hour".')
+limit = option("--limit", type=click.IntRange(min=0), metavar="N", section=WHAT, help="Stop after N results.")
+columns = option(
+    "--columns", multiple=True, metavar="A,B", section=WHAT, callback=names, help="Show these columns, in this order."
+)
+version = option(
+    "--version", type=click.IntRange(min=0), metavar="N", section=VERSION, help="Table version (default: newest)."
+)
+timestamp = option(
+    "--timestamp", metavar="TIME", section=VERSION, help="The version at this time, such as 2026-02-10T22:00:00Z."
+)
 pinned = together(version, timestamp)
-as_json = option("--json", "json", is_flag=True, section=OUTPUT, help="One JSON object a line.")
+as_json = option("--json", "json", is_flag=True, section=OUTPUT, help="Print one JSON object per line.")
 output = together(
     as_json,
     option("--output", metavar="FILE", section=OUTPUT, shell_complete=complete_file,
            help="Write a .parquet, .csv, .arrow or .json file."),
     option("--format", "file_format", metavar="NAME", section=OUTPUT,
-           shell_complete=one_of("parquet", "csv", "arrow", "json"), help="parquet, csv, arrow or json."),
+           shell_complete=one_of("parquet", "csv", "arrow", "json"), help="Format: parquet, csv, arrow or json."),
 )  # fmt: skip
-verbose = option("--verbose", is_flag=True, section=OUTPUT, help="Log what is read, and what it costs, on stderr.")
+verbose = option("--verbose", is_flag=True, section=OUTPUT, help="Log to stderr what is read and what it costs.")
 storage_option = option(
-    "--storage-option", multiple=True, metavar="NAME=VALUE", section=STORE, help="For the store, as in deltalake."
-)
+    "--storage-option", multiple=True, metavar="NAME=VALUE", section=STORE,
+    help="Option of the object store, as in deltalake.",
+)  # fmt: skip
 reader_option = option(
     "--option", multiple=True, metavar="NAME=VALUE", section=READER, shell_complete=complete_reader_option,
-    help="A setting: delta.sidecar.batch_size=1000.",
+    help="Reader option, such as delta.sidecar.batch_size=1000.",
 )  # fmt: skip
 strategy = option(
     "--strategy", metavar="NAME", section=READER, shell_complete=one_of("auto", "reverse", "forward"),
-    help="auto, reverse or forward.",
+    help="How to read commits: auto, reverse or forward.",
 )  # fmt: skip
 spark = together(
-    option("--master", metavar="URL", section=SPARK, help="Default: Spark on this machine."),
+    option("--master", metavar="URL", section=SPARK, help="Spark master (default: this machine)."),
     option("--conf", multiple=True, metavar="NAME=VALUE", section=SPARK, help="A Spark setting; repeatable."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The table a command is about, as its arguments say it."""
+    """The table of a command, from its arguments."""
 
     table: str
     version: int | None = None
@@ -101,7 +118,21 @@ class Source:
         return opened
 
 
-def source(
+_OF_SOURCE = ("table", "version", "timestamp", "storage_option", "option", "strategy")
+
+
+def of_source(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one `Source` instead of the arguments that name the table and how to read it."""
+
+    @wraps(command)
+    def with_source(**given: Any) -> None:
+        named = {name: given.pop(name) for name in _OF_SOURCE if name in given}
+        command(source=_source(**named), **given)
+
+    return with_source
+
+
+def _source(
     table: str,
     version: int | None = None,
     timestamp: str | None = None,
@@ -118,7 +149,7 @@ def source(
 
 
 def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE`, several times. What was given is not repeated in the message: it may be a secret."""
+    """The values of a repeatable `NAME=VALUE` option. Errors do not repeat the value, because it may be a secret."""
     values: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -126,13 +157,3 @@ def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
             raise click.UsageError(f"{name} takes NAME=VALUE")
         values[key.strip()] = value
     return values
-
-
-def names(columns: Sequence[str]) -> list[str] | None:
-    """Column names out of `--columns a,b --columns c`."""
-    if not columns:
-        return None
-    column_names = [name.strip() for text in columns for name in text.split(",") if name.strip()]
-    if not column_names:
-        raise click.UsageError("--columns takes names, separated by commas")
-    return column_names

@@ -1,6 +1,7 @@
-"""What the command says when something goes wrong: one line on stderr and an exit code.
+"""How the command reports a failure: one line on stderr and an exit code.
 
-0 done (or nobody reads any more); 2 what the user can mend; 1 the unexpected; 130 interrupted.
+0 success (or the output was closed); 2 an error that the user can fix; 1 an unexpected error; 130 interrupted;
+143 terminated.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from click.exceptions import ClickException, Exit
 
 from delta_sidecar.errors import DeltaSidecarError
 
-DONE, UNEXPECTED, MENDABLE, INTERRUPTED = 0, 1, 2, 130
+DONE, UNEXPECTED, MENDABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. It is a `KeyboardInterrupt`, so that code that cleans up after Ctrl-C does so after SIGTERM, too."""
+
 
 _SECRET_WORDS = ("key", "secret", "token", "sas", "password", "credential", "service_account", "authorization")
 _NO_SECRETS = ("_file", "_enabled", "_path", "_uri")
-"""Names that end so hold a place or a switch."""
+"""Options with these endings hold a location or a switch, not a secret."""
 _ORDINARY = re.compile(
     r"""(?ix) .{1,3} | [0-9.]{1,7} | [a-z]{2,10}-[a-z]+-?[0-9]
     | true | false | none | null | auto | default | test | demo | example | local | user | admin | name | value
@@ -30,17 +36,17 @@ _ORDINARY = re.compile(
     | endpoint | delta | sidecar | spark | azure | google""",
     re.DOTALL,
 )
-"""Words of messages: nobody learns from one of them that it is a secret. Regions are like them."""
+"""Ordinary words and regions are not redacted, even if they are the value of a secret option."""
 _WORD = re.compile(r"[A-Za-z]{1,15}")
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Of what the command writes to: stores and files say so in errors of their own."""
+"""Standard output is full. Stores and files have their own errors for this."""
 _interrupted = threading.Event()
 
 
 @contextmanager
 def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
-    """Turn whatever the block raises into a line and an exit code."""
+    """Turn any exception of the block into a line on stderr and an exit code."""
     from delta_sidecar.cli.interrupts import interrupts
 
     try:
@@ -49,10 +55,9 @@ def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
     except BrokenPipeError:
         _leave_pipe()
         raise Exit(DONE) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         interrupts.ended()
-        say_interrupted()
-        raise Exit(INTERRUPTED) from None
+        raise Exit(say_interrupted(error)) from None
     except DeltaSidecarError as error:
         say_line(str(error), secrets)
         raise Exit(MENDABLE) from None
@@ -60,7 +65,7 @@ def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            say_line(f"standard output cannot be written: {error.strerror}; nothing after that was written", secrets)
+            say_line(f"cannot write to standard output: {error.strerror}; the output is incomplete", secrets)
             _leave_pipe()
             raise Exit(MENDABLE) from None
         _unexpected(error, verbose, secrets)
@@ -68,21 +73,23 @@ def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
 
 
 def say_usage(message: str, command: str) -> None:
-    """One line for arguments that do not fit."""
+    """One line for wrong arguments."""
     _say(f"{message.rstrip('.')}; see {command} --help")
 
 
 def say_line(text: str, secrets: Mapping[str, str]) -> None:
-    """One line on stderr, without secrets. After an interrupt nobody asks what else went wrong."""
+    """One line on stderr, without secrets. After an interrupt nothing else is printed."""
     if not _interrupted.is_set():
         _say(without_secrets(text, secrets))
 
 
-def say_interrupted() -> None:
-    """One line, once."""
+def say_interrupted(error: BaseException | None) -> int:
+    """One line, once, for Ctrl-C or SIGTERM; the exit code."""
+    is_terminated = isinstance(error, Terminated)
     if not _interrupted.is_set():
         _interrupted.set()
-        _say("interrupted")
+        _say("terminated" if is_terminated else "interrupted")
+    return TERMINATED if is_terminated else INTERRUPTED
 
 
 def _unexpected(error: Exception, verbose: bool, secrets: Mapping[str, str]) -> None:
@@ -91,21 +98,21 @@ def _unexpected(error: Exception, verbose: bool, secrets: Mapping[str, str]) -> 
 
         sys.stderr.write(without_secrets("".join(traceback.format_exception(error)), secrets))
         return
-    say_line(f"unexpected {type(error).__name__}: {error}; run again with --verbose to see where", secrets)
+    say_line(f"unexpected {type(error).__name__}: {error}; run again with --verbose for the traceback", secrets)
 
 
 def _say(text: str) -> None:
-    """A line of its own, also where a line that changes stands on the terminal."""
+    """Print a new line, also while a progress line is on the terminal."""
     fresh = "\r\x1b[2K" if sys.stderr.isatty() else ""
     sys.stderr.write(f"{fresh}sidecar: {' '.join(text.split())}\n")
     sys.stderr.flush()
 
 
 def without_secrets(text: str, secrets: Mapping[str, str]) -> str:
-    """The text without the values of options that are secrets by their name.
+    """The text without the values of options whose names mark them as secrets.
 
-    The last line of defence: messages are made without secrets, but not all of them are ours. A value that is one word
-    is taken out where it stands as a word, an ordinary one only where it is named a secret (`password=test`).
+    This is the last line of defence: our own messages have no secrets, but those of other libraries may. A value that
+    is a single word is removed where it is a whole word; an ordinary word only after a secret name (`password=test`).
     """
     for name, value in secrets.items():
         if not value or not _is_secret(name):
@@ -127,7 +134,7 @@ def _is_secret(name: str) -> bool:
 
 
 def _leave_pipe() -> None:
-    """Nobody reads: what is left in the buffer goes nowhere, without a complaint when the interpreter ends."""
+    """The output was closed: discard what is left in the buffer, without an error when the interpreter ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

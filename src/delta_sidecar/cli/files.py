@@ -1,4 +1,4 @@
-"""`sidecar files`: the live files of a table, a line each, while they are being found."""
+"""`sidecar files`: print the live files of a table, one per line, as they are found."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from delta_sidecar.errors import UnknownColumnError, did_you_mean
 from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan
-from delta_sidecar.scan.scan_plan import sized
 from delta_sidecar.storage import parse_location, resolve_log_path
 from delta_sidecar.table import DeltaTable
+from delta_sidecar.texts import sized
 
 JSON_COLUMNS = (
     "path",
@@ -30,7 +30,7 @@ JSON_COLUMNS = (
     "deletion_vector",
 )
 SHOWN_COLUMNS = ("size", "modification_time", "partition_values", "deletion_vector", "path")
-"""What people see unless they ask: all that costs little, as far as the table has it. The path is last: it is long."""
+"""The default columns of the table for people: those that cost little. The path is last, because it is long."""
 _TITLES = {"modification_time": "modified", "partition_values": "partition", "deletion_vector": "deleted rows"}
 
 _JSON_BATCH = 20_000
@@ -62,7 +62,7 @@ def list_files(
 
 
 def _shown_columns(table: DeltaTable) -> list[str]:
-    """What there is to show: partitions and deletion vectors only where the table has them."""
+    """The default columns, with partitions and deletion vectors only if the table has them."""
     absent = set() if table.metadata().partition_columns else {"partition_values"}
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         absent.add("deletion_vector")
@@ -70,7 +70,7 @@ def _shown_columns(table: DeltaTable) -> list[str]:
 
 
 def _with_uris(scan: FileScan, schema: pa.Schema, uris: UriMaker) -> Iterator[pa.RecordBatch]:
-    """The batches of a listing with the columns that are asked for."""
+    """The batches of a listing with the requested columns."""
     for batch in scan:
         columns = [_uris(batch, uris) if name == "uri" else batch.column(name) for name in schema.names]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -107,7 +107,7 @@ def _values(name: str, infos: Sequence[FileInfo], where: UriMaker) -> Iterator[A
 
 
 def _encoded_once(mappings: Iterator[Mapping[str, str | None]]) -> Iterator[msgspec.Raw]:
-    """The files of a partition share one mapping (as long as they live): it is written once."""
+    """The files of a partition share one mapping, so it is encoded once."""
     known: dict[int, msgspec.Raw] = {}
     for mapping in mappings:
         raw = known.get(id(mapping))
@@ -117,7 +117,7 @@ def _encoded_once(mappings: Iterator[Mapping[str, str | None]]) -> Iterator[msgs
 
 
 class UriMaker:
-    """Absolute, decoded places of files. Nearly all paths need no more than the table's place before them."""
+    """Absolute, decoded locations of files. For nearly all paths this is the table's location and the path."""
 
     def __init__(self, table: DeltaTable) -> None:
         self._table = parse_location(table.snapshot.store.root_uri)
@@ -130,7 +130,7 @@ class UriMaker:
 
 
 def stats_json(text: str | None) -> msgspec.Raw | str | None:
-    """Stats as a JSON object; text that is none stays text."""
+    """Stats as a JSON object; text that is not JSON stays text."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Commands whose help fits the terminal: arguments and options by section, each summary whole on its line."""
+"""Commands whose help fits the terminal: arguments and options in sections, each summary on one line."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 import click
 
-from delta_sidecar.cli.failures import INTERRUPTED, MENDABLE, say_interrupted, say_usage
+from delta_sidecar.cli.failures import MENDABLE, say_interrupted, say_usage
 from delta_sidecar.errors import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 WIDEST = 100
-"""Columns of help at most: longer lines are hard to read on any terminal."""
+"""Largest width of the help in characters; longer lines are hard to read."""
 
 
 class Argument(click.Argument):
@@ -25,14 +25,14 @@ class Argument(click.Argument):
 
 
 class Option(click.Option):
-    """An option that stands in a section of the help."""
+    """An option that is listed in a section of the help."""
 
     def __init__(self, *args: Any, section: str = "Options", **attrs: Any) -> None:
         super().__init__(*args, **attrs)
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Without ranges of numbers (`x>=0`), which say nothing that the text does not."""
+        """Leave out ranges of numbers (`x>=0`): the help text says enough."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
@@ -67,13 +67,12 @@ class Group(click.Group):
             context = getattr(error, "ctx", None)
             say_usage(_message(error), context.command_path if context else "sidecar")
             raise SystemExit(MENDABLE) from None
-        except click.Abort:
-            say_interrupted()
-            raise SystemExit(INTERRUPTED) from None
+        except click.Abort as error:
+            raise SystemExit(say_interrupted(error.__cause__)) from None
         raise SystemExit(code if isinstance(code, int) else 0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of their definition: what most people want comes first."""
+        """In the order of their definition: the most used commands come first."""
         return list(self.commands)
 
     def resolve_command(
@@ -85,7 +84,7 @@ class Group(click.Group):
 
 
 def _message(error: click.ClickException) -> str:
-    """What is wrong, without what was given where that may be a secret."""
+    """The error message, without arguments that may be secrets."""
     if isinstance(error, click.NoSuchOption):
         known = [name for param in error.ctx.command.params for name in param.opts] if error.ctx else []
         return f"no option {error.option_name}{did_you_mean(error.option_name, known)}"
@@ -105,7 +104,7 @@ def argument(name: str, metavar: str, text: str, **attrs: Any) -> Callable[[F], 
 
 
 def one_of(*words: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Completes these words. Others are refused by whoever takes them."""
+    """Completes these words. The command itself refuses other words."""
 
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
         return [word for word in words if word.startswith(begun)]

@@ -1,4 +1,4 @@
-"""`sidecar build` and `sidecar verify`: make the index of a table, and check it."""
+"""`sidecar build` and `sidecar verify`: build the index of a table, and check it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from delta_sidecar.index.build.build import ON_SPARK, BuildOptions, BuildReport
 from delta_sidecar.index.verify.verify import VerifyReport, verify_index
 from delta_sidecar.pipeline.index_watch import stopped_by_signals, watch
 from delta_sidecar.pipeline.spark_build import build_index
-from delta_sidecar.scan.scan_plan import counted, sized
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.metered import MeteredStore
+from delta_sidecar.texts import counted, sized
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ def build(
     conf: Mapping[str, str],
     as_json: bool,
 ) -> None:
-    """Build an index and say what was done."""
+    """Build an index and print the report."""
     with Progress() as progress:
         progress.say("reading the log")
         step = _Steps(progress)
@@ -43,7 +43,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Shows the steps of a build; the reason for Spark stays on the screen, for it takes a while to start."""
+    """Shows the steps of a build. The reason for Spark stays on the screen, because Spark takes a while to start."""
 
     progress: Progress
 
@@ -63,7 +63,7 @@ def follow(
 ) -> None:
     """Index each new checkpoint until stopped."""
     if options.full:
-        raise OptionError("--full and --watch do not go together: a watch builds on what is there")
+        raise OptionError("--full and --watch cannot be used together: a watch builds on the existing index")
     with Progress() as progress, stopped_by_signals() as stop:
         progress.say("waiting for a checkpoint")
 
@@ -107,9 +107,9 @@ def _built(done: BuildReport) -> Iterator[tuple[str, str]]:
 def verify(table: str, version: int | None, storage_options: Mapping[str, str], as_json: bool) -> None:
     """Check an index; a problem is exit code 1."""
     with Progress() as progress:
-        progress.say("checking the index against the log")
+        progress.say("reading the manifest and the newest commits")
         store = MeteredStore(open_store(table, storage_options))
-        report = verify_index(store, version)
+        report = verify_index(store, version, progress=progress.say)
     cost = store.cost
     _log.info("%s, %s in all", counted(cost.requests, "request"), sized(cost.bytes_read))
     if as_json:

@@ -1,4 +1,4 @@
-"""`sidecar ingest`: events into a table of time buckets, by Spark."""
+"""`sidecar ingest`: add events to a table of time buckets, with Spark."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from delta_sidecar.pipeline.kafka import KafkaSource, check_reading, is_kafka, k
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
-from delta_sidecar.scan.scan_plan import sized
 from delta_sidecar.storage import open_store
+from delta_sidecar.texts import sized
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """What the command was asked of messages; for topics only."""
+    """The options for Kafka messages."""
 
     value_format: str | None = None
     columns: str | None = None
@@ -50,17 +50,17 @@ class Messages:
         )
 
     def check_unused(self, source: str) -> None:
-        """Refuse what was asked of messages where the source has none."""
+        """Refuse options for messages if the source is not a topic."""
         if self != Messages():
             raise OptionError(
                 "--value-format, --kafka-columns, --starting-offsets, --ending-offsets, --avro-schema and "
-                f"--kafka-config are for kafka:// and eventhubs:// sources; {source} is none"
+                f"--kafka-config are only for kafka:// and eventhubs:// sources, not for {source}"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the command was asked to do."""
+    """The arguments of the command."""
 
     source: str
     table: str
@@ -95,18 +95,18 @@ class Order:
         return self.topics or self.source
 
     def check(self) -> None:
-        """What can be known to be wrong before Spark is started."""
+        """Check the arguments before Spark starts."""
         bytes_of(self.target_file_size)
         check_time_format(self.time_format)
-        self.schema  # noqa: B018 - a file that cannot be read is told before Spark is started
+        self.schema  # noqa: B018 - report an unreadable file before Spark starts
         if self.stream and self.checkpoint_location is None:
-            raise OptionError("--stream needs --checkpoint-location: where Spark writes down how far it came")
+            raise OptionError("--stream needs --checkpoint-location, where Spark keeps the progress of the stream")
         if self.stream and self.batch_id is not None:
-            raise OptionError("--batch-id is for a single batch; a stream numbers its own")
+            raise OptionError("--batch-id is for a single batch; a stream numbers its batches itself")
         if not self.stream and (self.checkpoint_location is not None or self.every is not None):
-            raise OptionError("--checkpoint-location and --every belong to --stream")
+            raise OptionError("--checkpoint-location and --every need --stream")
         if not self.stream and (self.app_id is None) != (self.batch_id is None):
-            raise OptionError("--app-id and --batch-id go together: both, or none")
+            raise OptionError("--app-id and --batch-id must be given together")
         self._check_source()
         bucket = bucket_of_arguments(time_name(self.time_column), self.bucket, self.bucket_column)
         table = load_table(open_store(self.table, self.storage_options))
@@ -131,7 +131,7 @@ class Order:
         try:
             return Path(self.schema_file).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "it is no text"
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise OptionError(f"--schema {self.schema_file} cannot be read: {reason}") from None
 
     @property
@@ -159,12 +159,12 @@ def index_when(text: str) -> IndexWhen:
     """The choice of that name."""
     choice = next((name for name in INDEX_WHEN if name == text), None)
     if choice is None:
-        raise OptionError(f"--index {text!r} is none of {', '.join(INDEX_WHEN)}")
+        raise OptionError(f"--index {text!r} is not one of {', '.join(INDEX_WHEN)}")
     return choice
 
 
 def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool, verbose: bool) -> None:
-    """Carry out an order on a session made for it."""
+    """Run the ingest in a new Spark session."""
     order.check()
     uris = [order.source, order.table, *filter(None, (order.checkpoint_location, order.bad_rows))]
     with Progress() as progress:
@@ -187,7 +187,7 @@ def _batch(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[
 
 
 def _streamed(spark: Any, order: Order, progress: Progress, as_json: bool) -> list[IngestSummary]:
-    """A summary a batch, as they come; until all is taken, or until stopped where batches are to go on."""
+    """The summaries of all batches, until the stream ends or is stopped."""
     summaries: list[IngestSummary] = []
 
     def on_batch(done: IngestSummary) -> None:
@@ -219,10 +219,10 @@ def _lines(summaries: list[IngestSummary]) -> Iterator[tuple[str, str]]:
     if nulls := sum(done.null_bucket_rows or 0 for done in summaries):
         yield "without a time", f"{nulls:,} rows, in the null bucket"
     if bad := sum(done.bad_rows for done in summaries):
-        yield "bad rows", f"{bad:,}, put aside"
+        yield "bad rows", f"{bad:,}, written to the bad-row table"
     yield "files", f"{sum(done.files for done in summaries):,}, {sized(sum(done.bytes for done in summaries))}"
     yield "buckets", f"{sum(done.buckets for done in summaries):,}"
     if replayed := sum(done.skipped_as_replayed for done in summaries):
-        yield "skipped", f"{replayed:,}: in the table already"
+        yield "skipped", f"{replayed:,}: already in the table"
     yield "indexed", "yes" if summaries[-1].indexed else "no"
     yield "seconds", f"{sum(done.seconds for done in summaries):.1f}"

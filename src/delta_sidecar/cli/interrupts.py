@@ -1,8 +1,9 @@
-"""Ctrl-C ends the command at once, whatever its threads wait for.
+"""Ctrl-C and SIGTERM end the command at once, whatever its threads wait for.
 
-Python raises `KeyboardInterrupt` when the main thread runs Python code again. That may take minutes: while it waits
-inside a native library for a store that does not answer, or at exit for threads that wait to try again. So a thread of
-its own hears of the signal, gives the main thread a moment to leave by itself, and ends the process.
+Python raises `KeyboardInterrupt`, and our handler of SIGTERM raises `Terminated`, only when the main thread runs Python
+code again. That may take minutes, if it waits inside a native library for a store that does not answer, or at exit for
+threads that wait to retry. So a separate thread receives the signal, gives the main thread a moment to stop by itself,
+deletes unfinished files, and then ends the process.
 """
 
 from __future__ import annotations
@@ -11,34 +12,58 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn
 
-from delta_sidecar.cli.failures import INTERRUPTED, say_interrupted
+from delta_sidecar.cli.failures import Terminated, say_interrupted
 
 _MOMENT = 0.3
-"""Seconds for a command that only reads, and for what is left once the command itself has ended."""
+"""Seconds that a command that only reads gets to stop, and any command after it has ended."""
 _CLEANING = 15.0
-"""Seconds for a command that writes, to take back what it began. A second Ctrl-C ends it at once."""
+"""Seconds that a command that writes gets to clean up. A second Ctrl-C ends it at once."""
+
+
+def _terminate(number: int, frame: Any) -> NoReturn:
+    raise Terminated
+
+
+_HANDLERS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: _terminate}
+_ERRORS = {signal.SIGINT: KeyboardInterrupt(), signal.SIGTERM: Terminated()}
 
 
 class Interrupts:
-    """What happens at Ctrl-C. A handler that someone else sets, such as Spark's, is left alone."""
+    """Handles Ctrl-C and SIGTERM. If other code sets a handler, as Spark does, that one is used."""
 
     def __init__(self) -> None:
         self._patience = _MOMENT
         self._hurry = threading.Event()
+        self._unfinished: set[Path] = set()
 
     def clean_up_first(self) -> None:
-        """Give the command time to take back what it began to write."""
+        """Give the command time to clean up what it has begun to write."""
         self._patience = _CLEANING
 
+    @contextmanager
+    def deleting(self, path: Path) -> Iterator[None]:
+        """Delete this file if the process is ended inside the block."""
+        self._unfinished.add(path)
+        try:
+            yield
+        finally:
+            self._unfinished.discard(path)
+
     def ended(self) -> None:
-        """The command itself has ended: nothing is left that is worth waiting for."""
+        """The command has ended: there is no need to wait any longer."""
         self._hurry.set()
 
     def listen(self) -> None:
-        """Begin to listen, on the main thread. Elsewhere than on POSIX Python's own handling is all there is."""
+        """Start listening, on the main thread. On systems other than POSIX, only Python's own handling is used."""
         if os.name != "posix":
             return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _terminate)
         heard, told = os.pipe()
         os.set_blocking(told, False)
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
@@ -46,17 +71,20 @@ class Interrupts:
 
     def _run(self, heard: int) -> None:
         while number := os.read(heard, 1):
-            if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                threading.Thread(target=self._end, daemon=True).start()
+            handler = _HANDLERS.get(signal.Signals(number[0]))
+            if handler is not None and signal.getsignal(number[0]) is handler:
+                threading.Thread(target=self._end, args=(signal.Signals(number[0]),), daemon=True).start()
 
-    def _end(self) -> None:
+    def _end(self, number: signal.Signals) -> None:
         if not self._hurry.is_set():
             patience, self._patience = self._patience, 0.0
             self._hurry.wait(patience)
         if self._hurry.is_set():
             time.sleep(_MOMENT)
-        say_interrupted()
-        os._exit(INTERRUPTED)
+        for path in list(self._unfinished):
+            with suppress(OSError):
+                path.unlink()
+        os._exit(say_interrupted(_ERRORS[number]))
 
 
 interrupts = Interrupts()

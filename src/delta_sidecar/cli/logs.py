@@ -10,7 +10,7 @@ from delta_sidecar.cli.failures import say_line
 
 RETRIES = "delta_sidecar.storage.retrying"
 _QUIET = 2.0
-"""Seconds in which a second line about the same attempt says nothing new: requests fail side by side."""
+"""Seconds during which only one line per attempt number is printed, because parallel requests fail together."""
 
 
 class _Lines(logging.Handler):
@@ -38,7 +38,7 @@ class _Lines(logging.Handler):
 
 
 def log_to_stderr(verbose: bool, secrets: Mapping[str, str]) -> None:
-    """Send the log of the library to stderr, as far as it is wanted."""
+    """Send the log of the library to stderr: everything if verbose, otherwise only retries."""
     ours = logging.getLogger("delta_sidecar")
     ours.handlers, ours.propagate = [_Lines(verbose, secrets)], False
     ours.setLevel(logging.DEBUG if verbose else logging.WARNING)

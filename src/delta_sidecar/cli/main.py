@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from delta_sidecar.cli import arguments as given
-from delta_sidecar.cli.failures import INTERRUPTED, reported, say_interrupted
+from delta_sidecar.cli.failures import reported, say_interrupted
 from delta_sidecar.cli.help import WIDEST, Group, argument, one_of, option
 from delta_sidecar.cli.interrupts import interrupts
 from delta_sidecar.cli.logs import log_to_stderr
@@ -27,9 +27,8 @@ def run() -> None:
     interrupts.listen()
     try:
         app(prog_name="sidecar")
-    except KeyboardInterrupt:
-        say_interrupted()
-        raise SystemExit(INTERRUPTED) from None
+    except KeyboardInterrupt as error:
+        raise SystemExit(say_interrupted(error)) from None
 
 
 def _print_version(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
@@ -44,8 +43,8 @@ def _print_version(context: click.Context, parameter: click.Parameter, wanted: b
     "sidecar",
     cls=Group,
     invoke_without_command=True,
-    help="List and read a Delta table as a stream, and build the index that makes it quick.",
-    epilog="Exit codes: 0 done, 1 unexpected, 2 something to mend, 130 interrupted.",
+    help="List the files of a Delta table, read its rows, and build the index that makes both fast.",
+    epilog="Exit codes: 0 success, 1 unexpected error, 2 fixable error, 130 Ctrl-C, 143 SIGTERM.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )
 @click.option(
@@ -81,48 +80,42 @@ def _working(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
 
 @app.command(
     short_help="List the live files, newest first.",
-    help="List the live files, newest first, without those that cannot hold a matching row.",
+    help="List the live files, newest first. With --where, skip files that cannot hold a matching row.",
     epilog='Example: sidecar files ./events --where "ts >= now() - interval 1 hour"',
 )
 @given.table
 @given.where
 @given.limit
 @given.columns
-@option("--stats", is_flag=True, section=given.WHAT, help="Show the statistics of each file, too.")
+@option("--stats", is_flag=True, section=given.WHAT, help="Include the statistics of each file.")
 @given.pinned
 @given.output
 @given.verbose
 @given.strategy
 @given.reader_option
 @given.storage_option
+@given.of_source
 def files(
-    table: str,
+    source: given.Source,
     where: str | None,
     limit: int | None,
-    columns: tuple[str, ...],
+    columns: list[str] | None,
     stats: bool,
-    version: int | None,
-    timestamp: str | None,
     json: bool,
     output: str | None,
     file_format: str | None,
     verbose: bool,
-    strategy: str | None,
-    option: tuple[str, ...],
-    storage_option: tuple[str, ...],
 ) -> None:
-    wanted = given.names(columns)
-    source = given.source(table, version, timestamp, storage_option, option, strategy)
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.files import list_files
         from delta_sidecar.cli.sinks import sink_of
 
-        list_files(opened, where, limit, wanted, stats, sink_of(json, output, file_format))
+        list_files(opened, where, limit, columns, stats, sink_of(json, output, file_format))
 
 
 @app.command(
     short_help="Print the rows.",
-    help="Print the rows that match, while the files are still being found.",
+    help="Print the rows while they are read. With --where, print only the rows that match.",
     epilog='Example: sidecar read ./events --where "id = 7" --columns ts,id --limit 100',
 )
 @given.table
@@ -135,91 +128,76 @@ def files(
 @given.strategy
 @given.reader_option
 @given.storage_option
+@given.of_source
 def read(
-    table: str,
+    source: given.Source,
     where: str | None,
     limit: int | None,
-    columns: tuple[str, ...],
-    version: int | None,
-    timestamp: str | None,
+    columns: list[str] | None,
     json: bool,
     output: str | None,
     file_format: str | None,
     verbose: bool,
-    strategy: str | None,
-    option: tuple[str, ...],
-    storage_option: tuple[str, ...],
 ) -> None:
-    wanted = given.names(columns)
-    source = given.source(table, version, timestamp, storage_option, option, strategy)
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.rows import print_rows
         from delta_sidecar.cli.sinks import sink_of
 
-        print_rows(opened, where, limit, wanted, sink_of(json, output, file_format))
+        print_rows(opened, where, limit, columns, sink_of(json, output, file_format))
 
 
 @app.command(
     short_help="Show what a listing reads, and why.",
-    help="List the files without printing them, and show what was read, why, and what it cost.",
+    help="Run a listing without printing the files, and show what it read, why, and what it cost.",
     epilog="Example: sidecar explain ./events --where \"date(ts) = '2026-02-10'\"",
 )
 @given.table
 @given.where
 @given.limit
 @given.columns
-@option("--stats", is_flag=True, section=given.WHAT, help="Ask for the statistics of each file, too.")
+@option("--stats", is_flag=True, section=given.WHAT, help="Include the statistics of each file.")
 @given.pinned
 @given.as_json
 @given.verbose
 @given.strategy
 @given.reader_option
 @given.storage_option
+@given.of_source
 def explain(
-    table: str,
+    source: given.Source,
     where: str | None,
     limit: int | None,
-    columns: tuple[str, ...],
+    columns: list[str] | None,
     stats: bool,
-    version: int | None,
-    timestamp: str | None,
     json: bool,
     verbose: bool,
-    strategy: str | None,
-    option: tuple[str, ...],
-    storage_option: tuple[str, ...],
 ) -> None:
-    wanted = given.names(columns)
-    source = given.source(table, version, timestamp, storage_option, option, strategy)
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.reports import explain as report
 
-        report(opened, where, limit, wanted, stats, json)
+        report(opened, where, limit, columns, stats, json)
 
 
 @app.command(
     short_help="Show version, protocol, schema and properties.",
-    help="Show version, protocol, schema, partitioning, properties, and the base and tail of the version.",
+    help="Show version, protocol, schema, partitions, properties, base (index or checkpoint) and tail (later commits).",
     epilog="Example: sidecar info ./events --files",
 )
 @given.table
-@option("--files", is_flag=True, section=given.WHAT, help="Count files and bytes, too; this lists them all.")
+@option("--files", is_flag=True, section=given.WHAT, help="Count files and bytes; this lists every file.")
 @given.pinned
 @given.as_json
 @given.verbose
 @given.reader_option
 @given.storage_option
+@given.of_source
 def info(
-    table: str,
+    source: given.Source,
     files: bool,
-    version: int | None,
-    timestamp: str | None,
     json: bool,
     verbose: bool,
-    option: tuple[str, ...],
-    storage_option: tuple[str, ...],
 ) -> None:
-    with _opened(given.source(table, version, timestamp, storage_option, option), verbose) as opened:
+    with _opened(source, verbose) as opened:
         from delta_sidecar.cli.reports import info as report
 
         report(opened, files, json)
@@ -237,20 +215,99 @@ def info(
 @given.verbose
 @given.reader_option
 @given.storage_option
+@given.of_source
 def history(
-    table: str,
+    source: given.Source,
     limit: int | None,
-    version: int | None,
-    timestamp: str | None,
     json: bool,
     verbose: bool,
-    option: tuple[str, ...],
-    storage_option: tuple[str, ...],
 ) -> None:
-    with _opened(given.source(table, version, timestamp, storage_option, option), verbose) as opened:
+    with _opened(source, verbose) as opened:
         from delta_sidecar.cli.reports import history as report
 
         report(opened, limit, json)
+
+
+_KUSTO = "Kusto"
+
+
+@app.command(
+    short_help="Write KQL for Kusto over the files that may match.",
+    help="Write KQL queries for Kusto (Azure Data Explorer, Fabric) over exactly the files that may hold a matching "
+    "row, or the command that creates an external table.",
+    epilog='Example: sidecar kql az://lake/events --where "id = 7" --access impersonate',
+)
+@given.table
+@given.where
+@given.columns
+@given.pinned
+@option("--ddl", metavar="NAME", section=_KUSTO, help="Write the command that creates this external table.")
+@option(
+    "--access",
+    default="none",
+    metavar="HOW",
+    section=_KUSTO,
+    shell_complete=one_of("none", "impersonate", "managed-identity", "sas"),
+    help="none, impersonate, managed-identity[=ID] or sas.",
+)
+@option("--with-secrets", is_flag=True, section=_KUSTO, help="Write the SAS token into the text.")
+@option(
+    "--sas-file",
+    metavar="FILE",
+    section=_KUSTO,
+    shell_complete=given.complete_file,
+    help="Holds the token; else AZURE_STORAGE_SAS_TOKEN.",
+)
+@option("--uri-prefix", metavar="URL", section=_KUSTO, help="The table's directory, as Kusto reaches it.")
+@option("--max-query-bytes", default="1MB", metavar="SIZE", section=_KUSTO, help="Split longer queries (1MB).")
+@option("--max-uris", type=click.IntRange(min=1), metavar="N", section=_KUSTO, help="Files of one query at most.")
+@option(
+    "--max-branches",
+    type=click.IntRange(min=1),
+    default=100,
+    metavar="N",
+    section=_KUSTO,
+    help="Partition values of one query at most (100).",
+)
+@given.as_json
+@given.verbose
+@given.strategy
+@given.reader_option
+@given.storage_option
+@given.of_source
+def kql(
+    source: given.Source,
+    where: str | None,
+    columns: list[str] | None,
+    ddl: str | None,
+    access: str,
+    with_secrets: bool,
+    sas_file: str | None,
+    uri_prefix: str | None,
+    max_query_bytes: str,
+    max_uris: int | None,
+    max_branches: int,
+    json: bool,
+    verbose: bool,
+) -> None:
+    if ddl is not None and (where is not None or source.version is not None or source.timestamp is not None):
+        raise click.UsageError("--ddl makes a table of all rows of the newest version; leave --where and versions out")
+    secrets = dict(source.storage_options)
+    with _working(verbose, secrets):
+        from delta_sidecar.cli.kql import Access, Limits, print_command, print_queries
+        from delta_sidecar.cli.reports import log_opening, log_total
+
+        how = Access(access, with_secrets, sas_file, source.storage_options)
+        token = how.token()
+        secrets |= {} if token is None else {"sas_token": token}
+        opened = source.open()
+        log_opening(opened)
+        if ddl is not None:
+            print_command(opened, ddl, columns, how, token, uri_prefix, json)
+        else:
+            limits = Limits(max_query_bytes, max_uris, max_branches)
+            print_queries(opened, where, columns, how, token, uri_prefix, limits, json)
+        log_total(opened)
 
 
 @app.command(
@@ -260,9 +317,9 @@ def history(
 )
 @argument("directory", "DIR", "A new or empty directory on a local disk.", shell_complete=given.complete_place)
 @option("--hours", type=click.IntRange(min=1), default=72, metavar="N", help="Hours of telemetry (72).")
-@option("--files-per-hour", type=click.IntRange(min=1), default=4, metavar="N", help="Data files of each hour (4).")
-@option("--rows-per-file", type=click.IntRange(min=1), default=250, metavar="N", help="Rows of each data file (250).")
-@option("--seed", type=int, default=0, metavar="N", help="Another seed gives other values.")
+@option("--files-per-hour", type=click.IntRange(min=1), default=4, metavar="N", help="Data files per hour (4).")
+@option("--rows-per-file", type=click.IntRange(min=1), default=250, metavar="N", help="Rows per data file (250).")
+@option("--seed", type=int, default=0, metavar="N", help="Seed of the random values (0).")
 @given.as_json
 @given.verbose
 def sample(
@@ -280,7 +337,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
 
 @app.command(
     short_help="Add events to a table of time buckets, with Spark.",
-    help="Add events to a table of time buckets, with Spark. The table is created if there is none.",
+    help="Add events to a table that is partitioned by a time bucket, with Spark. Create the table if needed.",
     epilog="Example: sidecar ingest ./landing ./events --time-column ts --bucket hour",
 )
 @argument(
@@ -296,10 +353,12 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     metavar="NAME",
     section=_SOURCE,
     shell_complete=one_of("parquet", "json", "csv", "delta"),
-    help="parquet, json, csv or delta; default: by file name.",
+    help="parquet, json, csv or delta; default: by name.",
 )
-@option("--read-option", multiple=True, metavar="NAME=VALUE", section=_SOURCE, help="How files are read: sep=;.")
-@option("--time-column", required=True, metavar="NAME", section=_TIME, help="The time of an event; meta.ts if nested.")
+@option(
+    "--read-option", multiple=True, metavar="NAME=VALUE", section=_SOURCE, help="Option for reading, such as sep=;."
+)
+@option("--time-column", required=True, metavar="NAME", section=_TIME, help="Event time; meta.ts if nested.")
 @option("--time-format", metavar="FORMAT", section=_TIME, help="epoch-seconds, -millis, -micros, -nanos, or a pattern.")
 @option(
     "--bucket",
@@ -307,9 +366,9 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     metavar="NAME",
     section=_TIME,
     shell_complete=one_of("month", "day", "hour", "minute", "second"),
-    help="month, day, hour (default), minute or second, UTC.",
+    help="month, day, hour (default), minute or second, in UTC.",
 )
-@option("--bucket-column", metavar="NAME", section=_TIME, help="Default: _event_hour, after the bucket.")
+@option("--bucket-column", metavar="NAME", section=_TIME, help="Default: _event_hour, _event_day and so on.")
 @option(
     "--schema",
     metavar="FILE",
@@ -318,7 +377,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     help="The schema of the source: DDL, or Spark's JSON.",
 )
 @option("--merge-schema", is_flag=True, section=_SCHEMA, help="Add new columns to the table.")
-@option("--rescue", is_flag=True, section=_SCHEMA, help="Keep what does not fit as JSON, in _rescued.")
+@option("--rescue", is_flag=True, section=_SCHEMA, help="Keep fields that do not fit as JSON in _rescued.")
 @option(
     "--bad-rows",
     metavar="TABLE",
@@ -331,14 +390,14 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     default="128MB",
     metavar="SIZE",
     section=_TABLE,
-    help="Split larger buckets into files of this size.",
+    help="Split buckets above this file size (128MB).",
 )
 @option(
     "--table-property",
     multiple=True,
     metavar="NAME=VALUE",
     section=_TABLE,
-    help="A property of a table that is created.",
+    help="Property of a new table; repeatable.",
 )
 @option(
     "--index",
@@ -346,7 +405,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     metavar="WHEN",
     section=_TABLE,
     shell_complete=one_of("checkpoint", "always", "never"),
-    help="checkpoint (default), always or never.",
+    help="Index at checkpoint (default), always or never.",
 )
 @option("--app-id", metavar="ID", section=_STREAM, help="With --batch-id: add this batch only once.")
 @option(
@@ -354,9 +413,9 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     type=click.IntRange(min=0),
     metavar="N",
     section=_STREAM,
-    help="The number of this batch; higher than the last.",
+    help="Batch number; must be higher than the last.",
 )
-@option("--stream", is_flag=True, section=_STREAM, help="Take what is new since the last run.")
+@option("--stream", is_flag=True, section=_STREAM, help="Ingest what is new since the last run.")
 @option(
     "--checkpoint-location",
     metavar="DIR",
@@ -364,7 +423,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     shell_complete=given.complete_place,
     help="Where a stream keeps its progress.",
 )
-@option("--every", metavar="TIME", section=_STREAM, help="Go on until stopped, a batch every '10 seconds'.")
+@option("--every", metavar="TIME", section=_STREAM, help="Keep running, with a batch every '10 seconds'.")
 @option(
     "--value-format",
     metavar="NAME",
@@ -378,13 +437,13 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     metavar="FILE",
     section=_KAFKA,
     shell_complete=given.complete_file,
-    help="FILE, or 17=FILE for an id of a registry.",
+    help="Schema FILE, or 17=FILE for id 17 of a registry.",
 )
 @option(
     "--kafka-columns",
     metavar="A,B",
     section=_KAFKA,
-    help="Add key, key_bytes, topic, partition, offset, timestamp or headers.",
+    help="Add columns: key, key_bytes, topic, partition, offset, timestamp, headers.",
 )
 @option("--starting-offsets", metavar="WHERE", section=_KAFKA, help="earliest (default), latest, a time, or JSON.")
 @option("--ending-offsets", metavar="WHERE", section=_KAFKA, help="latest (default), or JSON; batches only.")
@@ -393,7 +452,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     metavar="FILE",
     section=_KAFKA,
     shell_complete=given.complete_file,
-    help="Consumer properties, such as logins and keys.",
+    help="File of consumer properties, including secrets.",
 )
 @given.spark
 @given.as_json
@@ -450,49 +509,49 @@ def ingest(
         run(order, master, settings, json, verbose)
 
 
-_BUILD, _WATCH = "Index", "Watching"
+_BUILD, _OWN, _WATCH = "Index", "Your own metadata", "Watching"
 
 
 @app.command(
-    short_help="Build the index, or bring it up to date.",
-    help="Build the index beside the log, or bring it up to date. Only a huge table needs Spark.",
+    short_help="Build or update the index.",
+    help="Build or update the index beside the log. Only the first index of a huge table needs Spark.",
     epilog="Example: sidecar build s3://lake/events --storage-option region=eu-central-1",
 )
 @given.table
 @given.version
-@option("--full", is_flag=True, section=_BUILD, help="Build from scratch, even if an index is there.")
-@option("--sort-column", metavar="NAME", section=_BUILD, help="Sort the index by it; default: by the schema.")
-@option("--time-column", metavar="NAME", section=_BUILD, help="Keep its bounds where every listing finds them.")
+@option("--full", is_flag=True, section=_BUILD, help="Rebuild from scratch; ignore the old index.")
+@option("--sort-column", metavar="NAME", section=_BUILD, help="Column to sort the index by; default: auto.")
+@option("--time-column", metavar="NAME", section=_BUILD, help="Time column for fast pruning; default: auto.")
 @option(
     "--engine",
     default="auto",
     metavar="NAME",
     section=_BUILD,
     shell_complete=one_of("auto", "process", "spark"),
-    help="auto (default), process or spark.",
+    help="Engine: auto (default), process or spark.",
 )
 @option(
     "--manifest-metadata",
     multiple=True,
     metavar="NAME=VALUE",
-    section=_BUILD,
-    help="Keep your own metadata; NAME= removes it.",
+    section=_OWN,
+    help="Store it in the manifest; NAME= removes it.",
 )
-@option("--watch", is_flag=True, section=_WATCH, help="Index each new checkpoint, until stopped.")
+@option("--watch", is_flag=True, section=_WATCH, help="Keep running and index each new checkpoint.")
 @option(
     "--interval",
     type=click.FloatRange(min=0.1),
     default=30.0,
     metavar="SECONDS",
     section=_WATCH,
-    help="Time between two looks (30).",
+    help="Seconds between two looks at the log (30).",
 )
 @option(
     "--tail-commits",
     type=click.IntRange(min=1),
     metavar="N",
     section=_WATCH,
-    help="Index after N commits, too, without a checkpoint.",
+    help="Also index when N commits are not indexed yet.",
 )
 @given.spark
 @given.as_json
@@ -534,8 +593,8 @@ def build(
 
 @app.command(
     short_help="Check the index against the log.",
-    help="Check every byte of the index, and every file and bound in it against the log.",
-    epilog="Exit codes: 0 the index agrees with the log, 1 it does not, 2 it could not be checked.",
+    help="Check every byte of the index, and compare every file and bound in it with the log.",
+    epilog="Exit codes: 0 the index matches the log, 1 it does not, 2 it could not be checked.",
 )
 @given.table
 @given.version
@@ -556,9 +615,9 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
 
 @app.command(
     short_help="Compact, vacuum and index tables, with Spark.",
-    help="Compact small files, delete old ones, bring the index up to date and delete old indexes.\n\n"
-    "The steps are optimize, vacuum, index and garbage. A fifth, checkpoint, runs only with --only checkpoint, "
-    "because it aborts writers at work.",
+    help="Compact small files, delete old files, update the index and delete old indexes.\n\n"
+    "The steps are optimize, vacuum, index and garbage. A fifth step, checkpoint, runs only with --only checkpoint, "
+    "because it aborts all running writes.",
     epilog="Example: sidecar maintain ./events --dry-run",
 )
 @argument(
@@ -569,7 +628,7 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
     required=True,
     shell_complete=given.complete_place,
 )
-@option("--dry-run", is_flag=True, section=_STEPS, help="Say what each step would do; write nothing.")
+@option("--dry-run", is_flag=True, section=_STEPS, help="Show what each step would do; write nothing.")
 @option(
     "--only",
     multiple=True,
@@ -591,14 +650,14 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
     type=click.FloatRange(min=0),
     metavar="N",
     section=_FILES,
-    help="For vacuum; default: the table's retention.",
+    help="Hours to keep old files; default: the table's.",
 )
 @option(
     "--target-file-size",
     default="128MB",
     metavar="SIZE",
     section=_FILES,
-    help="Compact files below half of this size (128MB).",
+    help="Compact files smaller than half of this (128MB).",
 )
 @given.spark
 @given.as_json

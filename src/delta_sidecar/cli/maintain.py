@@ -1,4 +1,4 @@
-"""`sidecar maintain`: the upkeep of tables, step by step."""
+"""`sidecar maintain`: maintain tables, step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from delta_sidecar.pipeline.maintenance import (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the command was asked to do."""
+    """The arguments of the command."""
 
     tables: Sequence[str]
     dry_run: bool
@@ -38,7 +38,7 @@ class Order:
 
     @property
     def steps(self) -> list[str]:
-        """The steps that are left. A checkpoint is made only if it is named."""
+        """The steps to run. A checkpoint is made only if it is named."""
         unknown = {*self.only, *self.skip} - set(STEPS)
         if unknown:
             raise OptionError(f"no step {', '.join(sorted(unknown))}; the steps are {', '.join(STEPS)}")
@@ -46,7 +46,7 @@ class Order:
 
 
 def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool) -> None:
-    """Carry out an order and say what was done to each table; what failed decides the exit code."""
+    """Maintain the tables and print a report for each; the kind of failures decides the exit code."""
     if "checkpoint" in order.steps and not order.dry_run:
         say_line(f"warning: {ABORTS_WRITERS}", order.storage_options)
     failed: list[MaintenanceReport] = []
@@ -67,7 +67,7 @@ def run(order: Order, master: str | None, conf: Mapping[str, str], as_json: bool
 def _reports(
     order: Order, master: str | None, conf: Mapping[str, str], progress: Progress
 ) -> Iterator[MaintenanceReport]:
-    """A report a table. A single table that cannot be read is refused, as by every command."""
+    """One report per table. If there is only one table and it cannot be read, that is an error of the command."""
     given: dict[str, Any] = {
         "steps": order.steps,
         "dry_run": order.dry_run,
@@ -84,7 +84,7 @@ def _reports(
 
 
 def _without_secrets(report: MaintenanceReport, stores: Mapping[str, str]) -> MaintenanceReport:
-    """What failed is told in the words of others, which may hold anything."""
+    """The report without secrets: the messages of failed steps come from other libraries and may hold some."""
     steps = tuple(replace(step, summary=without_secrets(step.summary, stores)) for step in report.steps)
     return replace(report, steps=steps, error=report.error and without_secrets(report.error, stores))
 

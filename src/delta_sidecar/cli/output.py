@@ -1,6 +1,7 @@
-"""Where results go: JSON lines for machines, tables for people. Both are streams, however long the result.
+"""Output of results: JSON lines for programs, tables for people. Both are written as streams.
 
-On a terminal no line is wider than it: paths are cut in the middle, other cells at their end. Elsewhere nothing is cut.
+No line is wider than the terminal: paths are cut where they are alike, other cells at their end. In a pipe nothing is
+cut.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
@@ -21,6 +22,9 @@ _WIDEST = 60
 _NARROWEST = 8
 """Characters that a column keeps where a table is too wide for the terminal."""
 _GAP = "  "
+
+Cut: TypeAlias = Callable[[str, int], str]
+"""Shortens a text to a number of characters."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -62,7 +66,7 @@ def write_table(
 ) -> None:
     """A table as a stream: the first rows decide the widths, later ones are held to them. The last column is free.
 
-    `numbers` are aligned to the right, `paths` are cut in the middle.
+    `numbers` are aligned to the right, `paths` are cut where those of the first rows are alike.
     """
     coming = iter(rows)
     first = list(islice(coming, _SAMPLE))
@@ -71,7 +75,8 @@ def write_table(
     if terminal is not None:
         widths[-1] = max(len(cell) for cell in (columns[-1], *(row[-1] for row in first)))
         widths = _fitted(widths, terminal)
-    lines = _Lines(widths, [name in numbers for name in columns], [name in paths for name in columns], terminal)
+    cuts = [_PathCut([row[at] for row in first]) if name in paths else cut_end for at, name in enumerate(columns)]
+    lines = _Lines(widths, [name in numbers for name in columns], cuts, terminal)
     sys.stdout.write(bold(lines.line(columns)) + "\n")
     for chunk in _chunks(lines.line(row) for row in chain(first, coming)):
         sys.stdout.write("\n".join(chunk) + "\n")
@@ -93,18 +98,18 @@ def _fitted(widths: Sequence[int], terminal: int) -> list[int]:
 class _Lines:
     """Lines of a table whose widths are known."""
 
-    def __init__(self, widths: Sequence[int], right: Sequence[bool], paths: Sequence[bool], terminal: int | None):
+    def __init__(self, widths: Sequence[int], right: Sequence[bool], cuts: Sequence[Cut], terminal: int | None):
         self._terminal = terminal
-        self._columns = list(zip(widths, right, paths))
+        self._columns = list(zip(widths, right, cuts))
 
     def line(self, cells: Sequence[str]) -> str:
         texts = [self._cell(cell, *column) for cell, column in zip(cells, self._columns)]
         line = _GAP.join(texts).rstrip()
         return line if self._terminal is None else cut_end(line, self._terminal)
 
-    def _cell(self, text: str, width: int, right: bool, path: bool) -> str:
-        if self._terminal is not None and len(text) > width:
-            text = cut_path(text, width) if path else cut_end(text, width)
+    def _cell(self, text: str, width: int, right: bool, cut: Cut) -> str:
+        if self._terminal is not None:
+            text = cut(text, width)
         return text.rjust(width) if right else text.ljust(width)
 
 
@@ -130,7 +135,7 @@ def cut_end(text: str, width: int) -> str:
 
 
 def cut_path(text: str, width: int) -> str:
-    """A path in so many characters: directories go first, then the middle of the file's name."""
+    """A path, cut to a number of characters: directories go first, then the middle of the file's name."""
     if len(text) <= width:
         return text
     directory, slash, name = text.rstrip("/").rpartition("/")
@@ -145,6 +150,38 @@ def _cut_middle(text: str, width: int) -> str:
         return text
     end = (width - 1) // 2
     return f"{text[: width - 1 - end]}…{text[len(text) - end :]}"
+
+
+class _PathCut:
+    """Cuts paths so that they stay different: first the beginning and the end that the first paths share."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        several = list(paths) if len(set(paths)) > 1 else [""]
+        self._head = _beginning(several)
+        self._tail = _beginning([path[len(self._head) :][::-1] for path in several])[::-1]
+        self._cores = {path[len(self._head) : len(path) - len(self._tail)] for path in several}
+
+    def __call__(self, text: str, width: int) -> str:
+        """The path, cut to a number of characters."""
+        begin, end = len(self._head), len(text) - len(self._tail)
+        is_alike = text.startswith(self._head) and text.endswith(self._tail) and begin <= end
+        if len(text) <= width or not is_alike or not (self._head or self._tail):
+            return cut_path(text, width)
+        if end < width:
+            return cut_end(text, width)
+        room = width - 2
+        if end - begin <= room or self._differ_in_last(room):
+            return f"…{text[end - room : end]}{'…' if self._tail else ''}"
+        return f"{'…' if self._head else ''}{_cut_middle(text[begin:end], room)}{'…' if self._tail else ''}"
+
+    def _differ_in_last(self, count: int) -> bool:
+        return len({core[-count:] for core in self._cores}) == len(self._cores)
+
+
+def _beginning(texts: Sequence[str]) -> str:
+    """The longest beginning that all the texts share."""
+    first, last = min(texts), max(texts)
+    return first[: next((at for at, (a, b) in enumerate(zip(first, last)) if a != b), len(first))]
 
 
 def write_headline(text: str) -> None:

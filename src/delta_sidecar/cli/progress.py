@@ -1,4 +1,4 @@
-"""What goes on, on stderr, while a command works: a line that changes on a terminal, a line now and then elsewhere."""
+"""Progress of a command on stderr: one changing line on a terminal, otherwise a line every few seconds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _log = logging.getLogger(__name__)
 
 _TERMINAL_SECONDS = 0.25
 _PIPE_SECONDS = 15.0
-"""Elsewhere than on a terminal only a long step is told: a command that fails early says one line, the reason."""
+"""Seconds between lines if stderr is not a terminal. Short steps print nothing, so an early failure is one line."""
 _CLEAR = "\r\x1b[2K"
 
 
 class Progress:
-    """The present step, with the tasks Spark has done of it, shown every so many seconds until the block ends."""
+    """Shows the current step, with the number of finished Spark tasks, every few seconds until the block ends."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._terminal = sys.stderr.isatty()
@@ -45,7 +45,7 @@ class Progress:
         self._notes.append(text)
 
     def watch(self, spark: Any) -> None:
-        """Show the tasks of this session, too."""
+        """Also show the tasks of this session."""
         self._spark = spark
 
     def __enter__(self) -> Progress:
@@ -73,7 +73,7 @@ class Progress:
             sys.stderr.flush()
 
     def _tasks(self) -> str:
-        """A Connect session tells no tasks, and neither does one that has just stopped."""
+        """The finished tasks; empty for a Connect session, and for one that has just stopped."""
         try:
             tracker: Any = self._spark.sparkContext.statusTracker() if self._spark is not None else None
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []

@@ -1,4 +1,4 @@
-"""`sidecar explain`, `info` and `history`, and what every command says of its reading with `--verbose`."""
+"""`sidecar explain`, `info` and `history`, and what every command logs with `--verbose`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from delta_sidecar.cli.output import cut, write_facts, write_headline, write_json, write_json_lines, write_table
+from delta_sidecar.log.segment import CheckpointFiles
 from delta_sidecar.scan.file_scan import FileScan
-from delta_sidecar.scan.scan_plan import counted, sized
 from delta_sidecar.storage.metered import Cost, MeteredStore
 from delta_sidecar.table import DeltaTable
+from delta_sidecar.texts import counted, sized
 from delta_sidecar.values.types import StructField
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def log_opening(table: DeltaTable) -> None:
-    """Say for `--verbose` which version was pinned, what it is made of, and what that cost."""
+    """Log which version was opened, its base and tail, and what that cost."""
     segment = table.snapshot.segment
     base = "no base, the log from version 0" if segment.base is None else f"base {segment.base}"
     tail = f"a tail of {counted(len(segment.commits), 'commit')}, {sized(segment.tail_bytes)}"
@@ -35,22 +36,22 @@ def log_opening(table: DeltaTable) -> None:
 
 
 def log_listing(scan: FileScan) -> None:
-    """Say for `--verbose` what a listing read, by which tier."""
+    """Log what a listing read, and from which tier."""
     done = scan.metrics
-    _log.info("listed %s by tier %s; %s", counted(done.files_emitted, "file"), done.tier, scan.headline())
+    _log.info("listed %s from tier %s; %s", counted(done.files_emitted, "file"), done.tier, scan.headline())
     if done.fallback_reason:
         _log.info("fell back to %s: %s", done.tier, done.fallback_reason)
 
 
 def log_rows(rows: RowStream) -> None:
-    """Say for `--verbose` which data files were read."""
+    """Log how many data files and row groups were read."""
     done = rows.metrics
     read, pruned = counted(done.files_read, "data file"), counted(done.row_groups_pruned, "row group")
-    _log.info("read %s, %s; %s left out by their bounds", read, counted(done.row_groups_read, "row group"), pruned)
+    _log.info("read %s, %s; %s skipped by their bounds", read, counted(done.row_groups_read, "row group"), pruned)
 
 
 def log_total(table: DeltaTable) -> None:
-    """Say for `--verbose` what was asked of the store in all."""
+    """Log all requests to the store."""
     store = table.snapshot.store
     if isinstance(store, MeteredStore):
         _log.info("%s in all", _paid(store.cost))
@@ -76,7 +77,7 @@ def explain(
     stats: bool,
     as_json: bool,
 ) -> None:
-    """Run a listing without printing its files, and say what it did."""
+    """Run a listing without printing its files, and print what it did."""
     wanted = [*(columns or ()), *(["stats"] if stats else [])] or None
     with table.scan_files(where, wanted, limit) as scan:
         for _ in scan:
@@ -99,27 +100,28 @@ def _explained(table: DeltaTable, scan: FileScan) -> dict[str, Any]:
 
 
 def _explained_lines(table: DeltaTable, scan: FileScan) -> Iterator[tuple[str, str]]:
-    _, _, details = scan.explain().partition("\n")
-    for line in details.splitlines():
-        name, _, value = line.partition("  ")
-        yield name, value.strip()
+    yield from scan.facts()
     done = scan.metrics
     if done.time_to_first_file_s is not None:
         yield "first file", f"after {done.time_to_first_file_s * 1000:.1f} ms"
-    yield "opening", f"{_paid(table.opening_cost)}, to pin the version"
-    if done.tier in ("checkpoint", "log") and table.settings.enabled:
+    yield "opening", f"{_paid(table.opening_cost)}, before the listing"
+    is_on_index = not isinstance(table.snapshot.segment.base, CheckpointFiles | None)
+    if is_on_index and scan.fallbacks:
+        yield "index", f"damaged; rebuild it from scratch: sidecar build --full {table.table_uri}"
+    elif not is_on_index and table.settings.enabled:
         yield "index", _without_index(table, scan)
 
 
 def _without_index(table: DeltaTable, scan: FileScan) -> str:
-    """What an index would save, in figures of this very listing."""
+    """What an index would save, in figures of this listing."""
     done, plan = scan.metrics, scan.plan
     if plan.predicate is None and plan.limit is None:
-        return "none used; this listing asks for every file, and reads them all with an index, too"
+        return "none used; this listing returns every file, so with an index it would also read them all"
+    read = done.bytes_read + table.opening_cost.bytes_read
     looked, found = counted(done.files_considered, "file"), counted(done.files_emitted, "file")
     return (
-        f"none used: this listing read {sized(done.bytes_read)} of {_read_from(done.tier)} and looked at {looked} "
-        f"to find {found}. With an index it reads only the parts that may match: sidecar build {table.table_uri}"
+        f"none used: this listing read {sized(read)} of {_read_from(done.tier)} and checked {looked} "
+        f"to find {found}. With an index it would read only the parts that may match: sidecar build {table.table_uri}"
     )
 
 
@@ -128,7 +130,7 @@ def _read_from(tier: str) -> str:
 
 
 def info(table: DeltaTable, count_files: bool, as_json: bool) -> None:
-    """What the table is."""
+    """Print the facts about the table."""
     facts = _facts(table) | (_totals(table) if count_files else {})
     if as_json:
         write_json(facts)
@@ -204,7 +206,7 @@ def _column(column: StructField) -> str:
 
 
 def history(table: DeltaTable, limit: int | None, as_json: bool) -> None:
-    """What each commit says of itself, newest first."""
+    """Print the `commitInfo` of each commit, newest first."""
     commits = table.history(limit)
     if as_json:
         write_json_lines([commits])

@@ -1,9 +1,9 @@
 """`sidecar read`: the rows of a table, as JSON lines or as a table.
 
-JSON has few types, so: decimals are strings (exact under every parser), instants ISO 8601 with `Z`, timestamps without
-a zone without it, dates ISO, binary base64, NaN and the infinities the strings `NaN`, `Infinity`, `-Infinity`, maps
-with string keys objects, other maps lists of `{"key": …, "value": …}`, structs objects. Integers are exact, whatever
-their size.
+JSON has few types. So decimals are strings (exact in every parser), timestamps are ISO 8601 with `Z` (without it, if
+they have no zone), dates are ISO, binary is base64, and NaN and the infinities are the strings `NaN`, `Infinity`,
+`-Infinity`. Structs, and maps with string keys, are objects; other maps are lists of `{"key": …, "value": …}`.
+Integers are exact, whatever their size.
 """
 
 from __future__ import annotations

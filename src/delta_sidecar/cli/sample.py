@@ -10,7 +10,7 @@ from delta_sidecar.testing.sample_table import SampleReport, SampleShape, write_
 
 
 def write(directory: str, hours: int, files_per_hour: int, rows_per_file: int, seed: int, as_json: bool) -> None:
-    """Write the table and say what is in it."""
+    """Write the table and print what is in it."""
     report = write_sample(directory, SampleShape(hours, files_per_hour, rows_per_file, seed))
     if as_json:
         write_json(asdict(report))

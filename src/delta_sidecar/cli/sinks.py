@@ -1,7 +1,7 @@
 """Where `files` and `read` write: the terminal, standard output, or a file that appears when it is complete.
 
-A file is written beside its place under a temporary name, batch by batch, and renamed at the end: nobody ever sees half
-of it, and memory does not grow with it.
+A file is written in the same directory under a temporary name, batch by batch, and renamed at the end. So an incomplete
+file never appears, and memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as pat
 
+from delta_sidecar.cli.interrupts import interrupts
 from delta_sidecar.cli.output import binary_stdout, write_facts, write_json_lines
 from delta_sidecar.errors import OptionError, did_you_mean
-from delta_sidecar.scan.scan_plan import counted, sized
+from delta_sidecar.texts import counted, sized
 
 Format: TypeAlias = Literal["parquet", "csv", "arrow", "json"]
 FORMATS: tuple[Format, ...] = ("parquet", "csv", "arrow", "json")
@@ -36,7 +37,7 @@ _ENDINGS: dict[str, Format] = {
     ".ndjson": "json",
 }
 _GROUP_BYTES = 32 << 20
-"""Bytes of rows that are held to make one row group of a Parquet file."""
+"""Bytes of rows per row group of a Parquet file; they are held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +60,17 @@ def sink_of(json: bool, output: str | None, file_format: str | None) -> Sink:
             raise OptionError(f"--format {file_format!r} is not known{near}; it takes {', '.join(FORMATS)}")
     if output is None:
         if chosen == "parquet" or (chosen == "arrow" and sys.stdout.isatty()):
-            raise OptionError(f"{chosen} is binary; give a file by --output")
+            raise OptionError(f"{chosen} is binary; write it to a file with --output")
         return Sink(chosen)
     if output == "-":
-        raise OptionError("--output - is no file; leave --output out to write to standard output")
+        raise OptionError("--output - is not a file; leave --output out to write to standard output")
     return Sink(chosen or _by_ending(output), output)
 
 
 def _by_ending(path: str) -> Format:
     ending = Path(path).suffix.lower()
     if ending not in _ENDINGS:
-        raise OptionError(f"--output {path}: the name ends in none of {', '.join(_ENDINGS)}; add --format")
+        raise OptionError(f"--output {path}: the name does not end in any of {', '.join(_ENDINGS)}; add --format")
     return _ENDINGS[ending]
 
 
@@ -80,7 +81,7 @@ def write_result(
     batches: Iterable[pa.RecordBatch],
     objects: Iterable[Sequence[Any]],
 ) -> None:
-    """Write a result: out of `objects` for JSON, out of `batches` for every other format."""
+    """Write a result: from `objects` for JSON, from `batches` for every other format."""
     rows = _Counted(objects if sink.format == "json" else batches)
     if sink.path is None:
         _write(sink.format, binary_stdout(), False, schema, rows)
@@ -106,15 +107,11 @@ class _Counted:
 
 @contextmanager
 def _complete_file(path: str) -> Iterator[BinaryIO]:
-    """A file that stands at its place only if the block ends well. A link stays one, and an old file's mode is kept."""
+    """A file that appears only if the block succeeds. A link stays a link, and an existing file keeps its mode."""
     place = _checked_place(path)
-    temporary = place.with_name(f".{place.name[:200]}.{os.getpid()}.partial")
+    temporary = place.with_name(f".{place.name[:200]}.{os.urandom(4).hex()}.partial")
     try:
-        file = temporary.open("xb")
-    except OSError as error:
-        raise _unwritable(path, error) from None
-    try:
-        with file:
+        with interrupts.deleting(temporary), temporary.open("xb") as file:
             yield file
         if place.exists():
             temporary.chmod(stat.S_IMODE(place.stat().st_mode))
