@@ -1,4 +1,4 @@
-"""The effect on one screen: `python -m benchmarks.effect`, the end of `make demo`.
+"""The effect on one screen: `python -m benchmarks.effect`, with which `make demo` begins.
 
 A log of a million files with an index, made once and kept. Then the first file and the last hour, here and in
 `deltalake`, each in a fresh process: time, peak memory over imports, and the ratios. All figures are of this run.

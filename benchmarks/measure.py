@@ -23,13 +23,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks import index_workloads, workloads
+from benchmarks import engine_workloads, index_workloads, workloads
 from benchmarks.specs import Spec, from_json, to_json
 
 ROOT = Path(__file__).resolve().parent.parent
 STATUS = Path("/proc/self/status")
 MARKER = "measurement: "
-REGISTRY = workloads.WORKLOADS | index_workloads.WORKLOADS
+REGISTRY = workloads.WORKLOADS | index_workloads.WORKLOADS | engine_workloads.WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,26 @@ class RowsSpec:
         return first, first + width
 
 
-Spec = LogSpec | IndexedSpec | CommitSpec | RowsSpec
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """A table with an index and no tail, of 100 files an hour. Only the files of the last hour are there."""
+
+    files: int
+    checkpoint: bool = True
+
+    @property
+    def indexed(self) -> IndexedSpec:
+        """The log and its index."""
+        return IndexedSpec(self.files, checkpoint=self.checkpoint, files_per_hour=100, tail_commits=0)
+
+    @property
+    def hour(self) -> range:
+        """The numbers of the files of the last hour."""
+        log = self.indexed.log
+        return range(log.last_hour_number * log.files_per_hour, self.files)
+
+
+Spec = LogSpec | IndexedSpec | CommitSpec | RowsSpec | EngineSpec
 
 
 def hour_text(hour: int) -> str:
@@ -182,6 +201,8 @@ def to_json(spec: Spec) -> dict[str, Any]:
 
 def from_json(value: dict[str, Any]) -> Spec:
     """The spec back from `to_json`."""
-    kinds: dict[str, type[Spec]] = {kind.__name__: kind for kind in (LogSpec, IndexedSpec, CommitSpec, RowsSpec)}
+    kinds: dict[str, type[Spec]] = {
+        kind.__name__: kind for kind in (LogSpec, IndexedSpec, CommitSpec, RowsSpec, EngineSpec)
+    }
     fields = dict(value)
     return kinds[fields.pop("kind")](**fields)

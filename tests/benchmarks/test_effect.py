@@ -1,4 +1,4 @@
-"""The end of the demo measures what it shows, and says so when something is off."""
+"""The first screen of the demo measures what it shows, and says so when something is off."""
 
 from __future__ import annotations
 
