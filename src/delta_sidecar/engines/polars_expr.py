@@ -103,10 +103,7 @@ def _series(values: Sequence[Value], column: Column) -> pl.Series:
 
 
 def _literal(value: Value, column: Column) -> pl.Expr:
-    import polars as pl
-
-    found = _series([value], column)
-    return pl.lit(found[0], found.dtype)
+    return _only_value(_series([value], column))
 
 
 def scalar_literal(scalar: pa.Scalar) -> pl.Expr:
@@ -115,7 +112,16 @@ def scalar_literal(scalar: pa.Scalar) -> pl.Expr:
 
     found = pl.from_arrow(pa.array([scalar.as_py()], scalar.type) if scalar.is_valid else pa.nulls(1, scalar.type))
     assert isinstance(found, pl.Series)
-    return pl.lit(found[0], found.dtype)
+    return _only_value(found)
+
+
+def _only_value(values: pl.Series) -> pl.Expr:
+    """The value of a series of one. A time goes as its count of units: as a datetime it would load the time zones, which
+    take 2 MB."""
+    import polars as pl
+
+    is_time = isinstance(values.dtype, pl.Datetime)
+    return pl.lit(values.to_physical()[0] if is_time else values[0], values.dtype)
 
 
 def _compare_columns(left: Column, op: Operator, right: Column) -> pl.Expr:
