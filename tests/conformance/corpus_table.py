@@ -9,12 +9,13 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.read.manifests import listed_manifests

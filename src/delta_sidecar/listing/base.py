@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import Replay
@@ -21,8 +21,7 @@ from delta_sidecar.storage.store import Store
 Tier: TypeAlias = Literal["index", "footer", "checkpoint"]
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRows:
+class LiveRows(Struct, frozen=True):
     """Live files that may match, and the number of live files before pruning."""
 
     rows: pa.RecordBatch
@@ -31,8 +30,7 @@ class LiveRows:
     """Whether the rows already have the columns of the output."""
 
 
-@dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(Struct, frozen=True):
     """Upper bounds of what will be read of a base; None if it must be opened first."""
 
     row_groups: int | None
@@ -40,8 +38,7 @@ class AtMost:
     stats_files: int = 0
 
 
-@dataclass(slots=True)
-class BaseCounts:
+class BaseCounts(Struct):
     """How much of a base exists, and how much was read."""
 
     parts_total: int = 0

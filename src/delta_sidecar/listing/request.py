@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar.errors import OptionError
 from delta_sidecar.log.checkpoint_rows import FileColumns
@@ -29,8 +30,7 @@ _LANES = min(2, os.cpu_count() or 1)
 """Threads that decode a checkpoint: more take more memory, and soon wait for each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadingOrder:
+class ReadingOrder(Struct, frozen=True):
     """How a base is read, as far as this decides the order of its files."""
 
     is_limited: bool

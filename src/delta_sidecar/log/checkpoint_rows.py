@@ -7,10 +7,10 @@ struct or a struct of nulls. What comes out is always the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar.arrays import nulls, streaming_pool
 from delta_sidecar.log.file_schema import DELETION_VECTOR, FILE_SCHEMA
@@ -35,8 +35,7 @@ _SOURCES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FileColumns:
+class FileColumns(Struct, frozen=True):
     """Which columns of file rows a scan needs from its sources."""
 
     names: tuple[str, ...]

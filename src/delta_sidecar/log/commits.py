@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
@@ -40,8 +40,7 @@ T = TypeVar("T")
 Adds: TypeAlias = list[Add] | list[BareAdd]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitBatch(Generic[T]):
+class CommitBatch(Struct, Generic[T], frozen=True):
     """Some of a commit's file actions: the adds as objects or as rows."""
 
     adds: T
@@ -49,8 +48,7 @@ class CommitBatch(Generic[T]):
     remove_keys: pa.BinaryArray
 
 
-@dataclass(frozen=True, slots=True)
-class _Packed:
+class _Packed(Struct, frozen=True):
     """A commit in compressed pieces, each with its size."""
 
     pieces: tuple[tuple[bytes, int], ...]

@@ -6,14 +6,13 @@ know Delta's names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = f"{LOG_DIRECTORY}/_last_checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
+class Dialect(Struct, frozen=True):
     """The directory of a log, its hint, and what a reader of it understands."""
 
     directory: str

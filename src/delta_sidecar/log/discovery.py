@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
@@ -26,8 +25,7 @@ from delta_sidecar.storage.store import LIST_PAGE, Buffer, ObjectMeta, Store
 _last_checkpoint = msgspec.json.Decoder(LastCheckpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(msgspec.Struct, frozen=True):
     """The log as one LIST saw it, and the bytes fetched beside it."""
 
     listing: LogListing

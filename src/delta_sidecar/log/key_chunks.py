@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import pc
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 _NO_AFFIXES = arrays.binaries([b"", b"", b""])
 
 
-@dataclass(frozen=True, slots=True)
-class KeyChunk:
+class KeyChunk(Struct, frozen=True):
     """Some keys, at least one."""
 
     prefix: bytes
@@ -87,8 +87,7 @@ class KeyChunk:
         return bisect_left(self.stems, True, key=lambda stem: self.prefix + stem.as_py() + self.suffix >= key)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Neighbours in a chunk."""
 
     chunk: KeyChunk
@@ -102,8 +101,7 @@ class Span:
         return self.chunk.keys(self.start, self.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class OrderedKeys:
+class OrderedKeys(Struct, frozen=True):
     """Chunks, each ascending; their ranges may overlap."""
 
     chunks: tuple[KeyChunk, ...]

@@ -6,11 +6,11 @@ Both work on the words of eight bytes in Arrow's own buffers, without making an 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,8 +27,7 @@ _WIDE = 23
 """Up to 2 to this power bits, a filter spends 256 of them on a key."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyBytes:
+class KeyBytes(Struct, frozen=True):
     """The bytes of many keys: where each lies, and every eight bytes of them as a word."""
 
     starts: NDArray[np.int64]
@@ -107,8 +106,7 @@ def _mix(hashes: Hashes, words: NDArray[np.uint64], rows: slice | NDArray[np.int
     hashes[rows] = mixed ^ (mixed >> np.uint64(29))
 
 
-@dataclass(frozen=True, slots=True)
-class QuickFilter:
+class QuickFilter(Struct, frozen=True):
     """Passes over most keys that are not in a set, by the word in which its keys differ most.
 
     File names differ in a few bytes (a UUID, a counter) and agree in the rest; looking at those bytes alone is several

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Kind(Enum):
@@ -16,8 +17,7 @@ class Kind(Enum):
     UUID_CHECKPOINT = "V2 checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class LogName:
+class LogName(Struct, frozen=True):
     kind: Kind
     version: int
     end_version: int = -1

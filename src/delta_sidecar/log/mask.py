@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import Flags, pc
@@ -231,8 +232,7 @@ class OrderedMask:
         return HashedMask.of(HashRun.of(self.keys.chunks) if self.keys.chunks else None)
 
 
-@dataclass(frozen=True, slots=True)
-class NameFilter:
+class NameFilter(Struct, frozen=True):
     """Rules out most files by the bytes of their names, before their paths are brought into canonical form.
 
     The last segment of a path is in its key unchanged, unless something is escaped in it. So a filter that looks only

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import Flags
@@ -93,8 +93,7 @@ class Replay:
         return RangeFilter(self._seen.ordered_mask(), self._maker)
 
 
-@dataclass(frozen=True, slots=True)
-class BaseFilter:
+class BaseFilter(Struct, frozen=True):
     """Which rows of a base are live. Thread-safe."""
 
     mask: HashedMask
@@ -114,8 +113,7 @@ class BaseFilter:
         return self.mask.hidden(rows.column("path"), rows.column("deletion_vector"), self.maker)
 
 
-@dataclass(frozen=True, slots=True)
-class RangeFilter:
+class RangeFilter(Struct, frozen=True):
     """Which files of a base are hidden, when the path range of each row group is known. Thread-safe."""
 
     mask: OrderedMask

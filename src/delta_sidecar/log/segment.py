@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
 from delta_sidecar.log.actions import Metadata, Protocol
@@ -16,8 +17,7 @@ from delta_sidecar.log.log_names import Kind, LogName, parse_name
 from delta_sidecar.storage.store import ObjectMeta
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointFiles:
+class CheckpointFiles(Struct, frozen=True):
     """A complete checkpoint: one file, or all parts of one."""
 
     version: int
@@ -79,8 +79,7 @@ class OtherBase(ABC):
     def metadata(self) -> Metadata: ...
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRange:
+class CommitRange(Struct, frozen=True):
     """One commit, or a compacted range of them that is read as one."""
 
     first: int
@@ -91,8 +90,7 @@ class CommitRange:
         return str(self.first) if self.first == self.last else f"{self.first}..{self.last} (compacted)"
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """The files that make one version."""
 
     version: int
@@ -111,8 +109,7 @@ class Segment:
         return sum(c.file.size for c in self.commits)
 
 
-@dataclass(frozen=True, slots=True)
-class LogListing:
+class LogListing(Struct, frozen=True):
     """The files that one LIST of the log found, from version `start` on."""
 
     start: int

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from delta_sidecar.errors import (
     CorruptLogError,
@@ -99,7 +100,7 @@ class Snapshot:
         outside the log come all checkpoints, also newer ones."""
         assert self.segment.base is not None
         listing, segment = _next_base(self.store, self.listing, self.segment)
-        between = replace(listing, compacted=()).segment(self.segment.base.version, segment.base).commits
+        between = structs.replace(listing, compacted=()).segment(self.segment.base.version, segment.base).commits
         return replace(self, listing=listing, segment=segment, opened=None), between
 
 
@@ -139,7 +140,7 @@ def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapsho
     segment = _segment_on_other(listing, version, discovery.other)
     if segment is None and discovery.other is not None:
         reason = f"{discovery.other} was not used: the commits after it are too large, or one is missing"
-        discovery = replace(discovery, passed_over="; ".join(filter(None, [discovery.passed_over, reason])))
+        discovery = structs.replace(discovery, passed_over="; ".join(filter(None, [discovery.passed_over, reason])))
     if segment is None:
         bases = listing.bases(version)
         try:
@@ -149,7 +150,7 @@ def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapsho
                 raise
             listing = list_log(store, 0)
             segment = listing.segment(version, None)
-    return _StateFinder(store, replace(discovery, listing=listing), segment, known).snapshot()
+    return _StateFinder(store, structs.replace(discovery, listing=listing), segment, known).snapshot()
 
 
 _WORTH = 4
@@ -236,7 +237,9 @@ class _StateFinder:
         if not doubtful:
             return segment
         self._notes += [f"{c.file.path} was not used: it is broken, or has a file twice" for c in doubtful]
-        self._listing = replace(self._listing, compacted=tuple(c for c in self._listing.compacted if c not in doubtful))
+        self._listing = structs.replace(
+            self._listing, compacted=tuple(c for c in self._listing.compacted if c not in doubtful)
+        )
         return self._without_doubtful(self._listing.segment(segment.version, segment.base))
 
     def _is_sound(self, commit: CommitRange) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from delta_sidecar.log.commits import Adds, CommitBatch, CommitBytes, file_actions
 from delta_sidecar.log.file_keys import KeyMaker
@@ -17,8 +18,7 @@ AddsOfCommit: TypeAlias = tuple[str, Adds]
 """Live adds of a commit, with its path."""
 
 
-@dataclass(slots=True)
-class TailWalk:
+class TailWalk(Struct):
     """Walks commits newest first. A commit's keys are in the replay once it has been read to its end."""
 
     commits: CommitBytes

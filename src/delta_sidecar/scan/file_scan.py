@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
 from delta_sidecar.index.read.opening import forget
@@ -284,8 +285,7 @@ class FileScan(NotPickled):
         return self._plan.run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Batches:
+class _Batches(Struct, frozen=True):
     """An iterator of a scan's batches."""
 
     take: Callable[[], pa.RecordBatch]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
 from delta_sidecar.storage.ranges import DEFAULT_GAP, coalesce
@@ -15,8 +16,7 @@ _SMALLEST_BLOCK = 64 << 10
 _DEEPEST = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """Part of an object that one request fetches."""
 
     start: int
@@ -29,8 +29,7 @@ class Block:
         return self.start + self.length
 
 
-@dataclass(frozen=True, slots=True)
-class BlockPlan:
+class BlockPlan(Struct, frozen=True):
     """Segments of an object, each read from its start to its end, in blocks."""
 
     segments: tuple[ByteRange, ...]

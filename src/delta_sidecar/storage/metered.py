@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from delta_sidecar.storage.ranges import coalesce
 from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Struct, frozen=True):
     """Requests made and bytes received."""
 
     requests: int = 0

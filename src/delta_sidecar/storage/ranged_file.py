@@ -11,9 +11,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
+
+from msgspec import Struct
 
 from delta_sidecar.flow.pool import side_by_side, submit
 from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
@@ -26,8 +27,7 @@ _FOOTER_END = 8
 """Parquet's last bytes: the footer's length and the magic number."""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A block in memory or being fetched."""
 
     answer: Future[Buffer]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
+
+from msgspec import Struct
 
 Buffer: TypeAlias = bytes | memoryview
 """Bytes of an object; anything that supports the buffer protocol and `len`."""
@@ -13,8 +14,7 @@ LIST_PAGE: Final = 1000
 """Objects of a page of a listing, where there are more."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectMeta:
+class ObjectMeta(Struct, frozen=True):
     """One object of a listing."""
 
     path: str
@@ -32,8 +32,7 @@ class ObjectMeta:
         return self.etag == etag if self.etag and etag else self.last_modified_ms == modified_ms
 
 
-@dataclass(frozen=True, slots=True)
-class ByteRange:
+class ByteRange(Struct, frozen=True):
     """`length` bytes from `start`."""
 
     start: int

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from dataclasses import dataclass, replace
 from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from delta_sidecar.errors import InputError
 
@@ -30,8 +32,7 @@ _SCHEMES = ("file", "memory", "s3", "gs", "az", "abfss")
 _SUPPORTED = "a local path, file://, s3://, az://, abfss://, https://<account>.blob..., gs:// or memory://"
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A location in a store: `authority` is the bucket, or `container[@host]` on Azure; `path` is decoded.
 
     The path of a local place begins with `/`; in an object store it has no slash at either end.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from delta_sidecar.values.calendar import MICROS_PER_SECOND, date_of
 from delta_sidecar.values.types import StructField, StructType
@@ -81,8 +82,7 @@ def unix_bucket_expression(column: str, granularity: Granularity) -> str:
     return units[0] if len(units) == 1 else f"concat({', '.join(units)})"
 
 
-@dataclass(frozen=True, slots=True)
-class OurBucket:
+class OurBucket(Struct, frozen=True):
     """What an expression of ours makes of a time column."""
 
     granularity: Granularity
@@ -109,8 +109,7 @@ def our_bucket(expression: str, column: str, time_type: TimeType) -> OurBucket |
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class BucketColumn:
+class BucketColumn(Struct, frozen=True):
     """A bucket of ours in a table."""
 
     field: StructField

@@ -8,11 +8,11 @@ stands for, and the file's bounds are compared with that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from delta_sidecar.arrays import pc
@@ -51,8 +51,7 @@ _UNITS: Final = (("year",), ("month",), ("day", "dayofmonth"), ("hour",))
 _EVER: Final = (-(2**63), 2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeBucket:
+class TimeBucket(Struct, frozen=True):
     """Columns generated from one time column, by physical names."""
 
     time: tuple[str, ...]

@@ -6,10 +6,10 @@ Everything is keyed by physical names, as in the log. A column of an unknown typ
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.values.bucket_columns import Granularity, bucket_columns
@@ -31,8 +31,7 @@ SortKind: TypeAlias = Literal["partition", "min", "modification_time"]
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A leaf column that files may have stats of."""
 
     path: Path
@@ -41,8 +40,7 @@ class Leaf:
     """The native type of its bounds; None if it can have none."""
 
 
-@dataclass(frozen=True, slots=True)
-class SortKey:
+class SortKey(Struct, frozen=True):
     """What rows are sorted by, before their path. The greatest come first, rows whose key is null or unknown last."""
 
     kind: SortKind
@@ -50,8 +48,7 @@ class SortKey:
     type: DataType | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class IndexLayout:
+class IndexLayout(Struct, frozen=True):
     """The columns of one table's index."""
 
     leaves: tuple[Leaf, ...]

@@ -5,7 +5,6 @@ Written as `{"crc32": "…", "manifest": {…}}`, with a checksum over the bytes
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 from collections.abc import Iterable
 from functools import cached_property
@@ -214,4 +213,4 @@ def layout_of(manifest: Manifest) -> IndexLayout:
             f"{manifest.version}: the sort or time column is not in the table's schema; build the index again"
         )
     key = SortKey(kind, path, types[path]) if path else SortKey(kind)
-    return dataclasses.replace(layout, time=leaves.get(time), sort=key, granularity=manifest.sort.granularity)
+    return msgspec.structs.replace(layout, time=leaves.get(time), sort=key, granularity=manifest.sort.granularity)

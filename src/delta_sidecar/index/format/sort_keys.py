@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Self
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import pc
@@ -62,8 +62,7 @@ def in_key_type(values: pa.Array, data_type: DataType) -> pa.Array:
     return keys.cast(target) if keys.type != target else keys
 
 
-@dataclass(frozen=True, slots=True)
-class PartOrder:
+class PartOrder(Struct, frozen=True):
     """Parts by their keys, in a form that compares."""
 
     lows: list[Any]

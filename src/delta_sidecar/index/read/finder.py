@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,8 +39,7 @@ FARTHEST_BEHIND = 1_000
 """Versions that a hinted index may be behind the hinted checkpoint: as many commits as one page of a listing has."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(msgspec.Struct, frozen=True):
     version: int
     directory: str
     is_hinted: bool

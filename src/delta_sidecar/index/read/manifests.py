@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
 
@@ -28,8 +27,7 @@ from delta_sidecar.storage.store import Buffer, ObjectMeta, Store
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundManifest:
+class FoundManifest(msgspec.Struct, frozen=True):
     """A manifest, and where it is."""
 
     manifest: Manifest

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from delta_sidecar.errors import CorruptIndexError, LogGapError
 from delta_sidecar.index.format.index_names import DIRECTORIES
 from delta_sidecar.index.read.finder import IndexFinder, discover_with_index
@@ -112,7 +114,7 @@ def _continued(store: Store, known: Snapshot, news: LogListing, limits: CommitLi
         return None
     base = known.segment.base
     other = None if isinstance(base, CheckpointFiles) else base
-    listing = replace(
+    listing = structs.replace(
         known.listing,
         commits={**known.listing.commits, **news.commits},
         compacted=(*known.listing.compacted, *news.compacted),

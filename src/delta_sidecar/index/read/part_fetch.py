@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import Flags
@@ -24,8 +24,7 @@ from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Store, is_local
 
 
-@dataclass(frozen=True, slots=True)
-class MatchingPart:
+class MatchingPart(Struct, frozen=True):
     """A part that may hold a match."""
 
     part: PartEntry

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
@@ -33,8 +33,7 @@ _IN_PART: Final = {**RENAMED, "stats": STATS_JSON}
 """The columns of a listing that have another name in a part."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatsColumns:
+class StatsColumns(Struct, frozen=True):
     """Which stats are needed, by physical path of their columns; all of them if `everything`."""
 
     paths: tuple[Path, ...]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.read.part_fetch import MatchingPart
@@ -14,8 +14,7 @@ SORT_KEY = "sort key\0"
 """The column of the sort keys of rows that are being merged."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowSpan:
+class RowSpan(Struct, frozen=True):
     """Some rows of a row group of a part."""
 
     part: PartEntry
@@ -24,8 +23,7 @@ class RowSpan:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowChunk:
+class RowChunk(Struct, frozen=True):
     """Neighbouring rows of a row group that are decoded together."""
 
     rows: PartRows

@@ -7,12 +7,13 @@ its key, its place in the order, digests of its row), and the last action of a k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import structs
 from numpy.typing import NDArray
 
 from delta_sidecar.index.format.index_columns import (
@@ -67,7 +68,8 @@ def actions(snapshot: Snapshot) -> Iterator[Actions]:
         finally:
             base.close()
     held = CommitBytes(snapshot.store, CommitLimits(held_bytes=0))
-    for commit in replace(snapshot.listing, compacted=()).segment(snapshot.version, snapshot.segment.base).commits:
+    listing = structs.replace(snapshot.listing, compacted=())
+    for commit in listing.segment(snapshot.version, snapshot.segment.base).commits:
         for batch in file_batches(held.blocks(commit.file), commit.file.path, SOURCE_COLUMNS.names, maker):
             yield Actions(2 * commit.last + 2, batch.remove_keys.to_pylist())
             yield Actions(2 * commit.last + 3, batch.add_keys, batch.adds)
