@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
 from delta_sidecar import DeltaTable, QueryBuilder
-from tests.engines.reading import arrow, rows
+from tests.engines.reading import arrow, connect, rows
 from tests.engines.tables import START, TABLES
 
 Row = dict[str, Any]
@@ -80,7 +79,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def in_duckdb(table: DeltaTable, way: str) -> Callable[[str], pa.Table]:
-    connection = duckdb.connect()
+    connection = connect()
     relation = table.to_duckdb(connection, way=way)
 
     def ask(sql: str, held: object = connection) -> pa.Table:
@@ -125,7 +124,7 @@ def test_duckdb_finds_nan(way: str, tmp_path: Path) -> None:
     """Parquet statistics know nothing of NaN: a scan that believes them would lose these rows."""
     TABLES["plain"](tmp_path)
     table = DeltaTable(tmp_path)
-    connection = duckdb.connect()
+    connection = connect()
     relation = table.to_duckdb(connection, way=way)
     nans = {row["id"] for row in table.to_pyarrow_table().to_pylist() if row["f"] != row["f"]}
     assert {i for (i,) in relation.filter("isnan(f)").project("id").fetchall()} == nans
