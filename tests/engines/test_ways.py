@@ -363,7 +363,7 @@ def test_nothing_is_left_behind_on_a_connection(name: str, tmp_path: Path) -> No
     TABLES[name](tmp_path)
     table, connection = DeltaTable(tmp_path), duckdb.connect()
     catalog = "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
-    for _ in range(100):
+    for _ in range(10):
         table.to_duckdb(connection, "id > 3").aggregate("count(*)").fetchall()
     assert connection.execute(catalog).fetchall() == []
 
