@@ -15,7 +15,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from tests.engines.reading import READERS, rows
-from tests.engines.tables import START, TABLES, typed_partitions
+from tests.engines.tables import START, TABLES, UNLIKE, typed_partitions
 
 Row = Mapping[str, Any]
 Truth = bool | None
@@ -106,8 +106,7 @@ UNTRANSLATED: Final[dict[str, Callable[[Row], Truth]]] = {
 
 
 ALIKE: Final = ("duckdb dataset", "polars dataset", "datafusion")
-"""Readers whose rows all come through our dataset: on tables of a kind that others have, they repeat "pyarrow"."""
-UNLIKE: Final = ("deletion vectors", "mapped by name", "evolved", "nanoseconds")
+"""Readers whose rows all come through our dataset: on most tables they repeat "pyarrow"."""
 
 
 def cases() -> Iterator[Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from datafusion import SessionContext
 
 from delta_sidecar import DeltaTable, QueryBuilder
 from tests.engines.reading import arrow, connect, rows
-from tests.engines.tables import START, TABLES
+from tests.engines.tables import START, TABLES, UNLIKE
 
 Row = dict[str, Any]
 Answer = Callable[[list[Row]], list[Row]]
@@ -71,7 +72,7 @@ ZONED: Final = {
 }
 
 
-@pytest.fixture(scope="module", params=list(TABLES))
+@pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     root = tmp_path_factory.mktemp("table")
     TABLES[request.param](root)
@@ -107,7 +108,13 @@ ENGINES: Final = {
 }
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+def cases() -> Iterator[Any]:
+    for table, engine in product(TABLES, ENGINES):
+        repeats = engine in ("duckdb dataset", "polars dataset") and table not in UNLIKE
+        yield pytest.param(table, engine, marks=[pytest.mark.slow] if repeats else [])
+
+
+@pytest.mark.parametrize(("table", "engine"), list(cases()), indirect=["table"])
 def test_answers_are_those_of_plain_python(engine: str, table: DeltaTable) -> None:
     begin, way = ENGINES[engine]
     ask = begin(table, way)
