@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             server = "spark-ingest"
         if server and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(server))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_waits_for_the_disk() -> Iterator[None]:
+    """What a test writes need not outlive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,11 +26,20 @@ def test_a_bad_table_is_refused(golden: Path, name: str) -> None:
     assert_refused(sidecar("files", golden / name / "delta", "--json"), REFUSED[name])
 
 
-@pytest.mark.parametrize("table", WITH_ROWS)
+LARGE = "parquet-decimal-dictionaries-v2/delta"
+"""A million rows, as many as in its twin of the older format."""
+
+
+@pytest.mark.parametrize(
+    "table", [pytest.param(table, marks=[pytest.mark.slow] if table == LARGE else []) for table in WITH_ROWS]
+)
 def test_as_many_rows_as_expected(golden: Path, table: str) -> None:
     folder = (golden / table).parent / "expected"
     expected = sum(pq.ParquetFile(file).metadata.num_rows for file in folder.rglob("*.parquet"))
-    assert len(invoke("read", golden / table, "--json").objects) == expected
+    done = invoke("read", golden / table, "--json")
+    assert done.code == 0, done.err
+    # Some tables have a million rows: `objects` would take as long as the command.
+    assert len(msgspec.json.Decoder().decode_lines(done.out)) == expected
 
 
 @pytest.mark.parametrize("table", GOOD)

@@ -6,6 +6,7 @@ import datetime as dt
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any, Final, TypeAlias
 
 import duckdb
@@ -46,9 +47,19 @@ def arrow(relation: duckdb.DuckDBPyRelation) -> pa.Table:
     return found.read_all() if isinstance(found, pa.RecordBatchReader) else found
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect()
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A connection of its own to a database that all tests share: to open one takes longer than most questions."""
+    return _database().cursor()
+
+
 def by_duckdb(way: str) -> Read:
     def read(table: DeltaTable, predicate: str | None) -> Rows:
-        with duckdb.connect() as connection:
+        with connect() as connection:
             connection.execute("SET TimeZone = 'America/Los_Angeles'")
             return rows(arrow(table.to_duckdb(connection, predicate, way=way)))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from tests.engines.reading import READERS, rows
-from tests.engines.tables import START, TABLES, typed_partitions
+from tests.engines.tables import START, TABLES, UNLIKE, typed_partitions
 
 Row = Mapping[str, Any]
 Truth = bool | None
@@ -104,14 +105,24 @@ UNTRANSLATED: Final[dict[str, Callable[[Row], Truth]]] = {
 }
 
 
-@pytest.fixture(scope="module", params=list(TABLES))
+ALIKE: Final = ("duckdb dataset", "polars dataset", "datafusion")
+"""Readers whose rows all come through our dataset: on most tables they repeat "pyarrow"."""
+
+
+def cases() -> Iterator[Any]:
+    for table, engine in product(TABLES, READERS):
+        repeats = engine in ALIKE and table not in UNLIKE
+        yield pytest.param(table, engine, marks=[pytest.mark.slow] if repeats else [])
+
+
+@pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     root = tmp_path_factory.mktemp("table")
     TABLES[request.param](root)
     return DeltaTable(root)
 
 
-@pytest.mark.parametrize("engine", list(READERS))
+@pytest.mark.parametrize(("table", "engine"), list(cases()), indirect=["table"])
 def test_rows_are_those_that_plain_python_keeps(engine: str, table: DeltaTable) -> None:
     everything = table.to_pyarrow_table().to_pylist()
     assert READERS[engine](table, None) == rows(everything)
@@ -121,8 +132,13 @@ def test_rows_are_those_that_plain_python_keeps(engine: str, table: DeltaTable) 
         assert READERS[engine](table, predicate) == expected, predicate
 
 
-@pytest.mark.parametrize("combinations", [4, 70])
-@pytest.mark.parametrize("engine", list(READERS))
+@pytest.mark.parametrize(
+    ("engine", "combinations"),
+    [
+        pytest.param(engine, combinations, marks=[pytest.mark.slow] if combinations > 4 and engine in ALIKE else [])
+        for engine, combinations in product(READERS, (4, 70))
+    ],
+)
 def test_partition_values_of_every_type(engine: str, combinations: int, tmp_path: Path) -> None:
     typed_partitions(tmp_path, combinations)
     table = DeltaTable(tmp_path)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 from datafusion import SessionContext
 
 from delta_sidecar import DeltaTable, QueryBuilder
-from tests.engines.reading import arrow, rows
-from tests.engines.tables import START, TABLES
+from tests.engines.reading import arrow, connect, rows
+from tests.engines.tables import START, TABLES, UNLIKE
 
 Row = dict[str, Any]
 Answer = Callable[[list[Row]], list[Row]]
@@ -72,7 +72,7 @@ ZONED: Final = {
 }
 
 
-@pytest.fixture(scope="module", params=list(TABLES))
+@pytest.fixture(scope="module")
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     root = tmp_path_factory.mktemp("table")
     TABLES[request.param](root)
@@ -80,7 +80,7 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def in_duckdb(table: DeltaTable, way: str) -> Callable[[str], pa.Table]:
-    connection = duckdb.connect()
+    connection = connect()
     relation = table.to_duckdb(connection, way=way)
 
     def ask(sql: str, held: object = connection) -> pa.Table:
@@ -108,7 +108,13 @@ ENGINES: Final = {
 }
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+def cases() -> Iterator[Any]:
+    for table, engine in product(TABLES, ENGINES):
+        repeats = engine in ("duckdb dataset", "polars dataset") and table not in UNLIKE
+        yield pytest.param(table, engine, marks=[pytest.mark.slow] if repeats else [])
+
+
+@pytest.mark.parametrize(("table", "engine"), list(cases()), indirect=["table"])
 def test_answers_are_those_of_plain_python(engine: str, table: DeltaTable) -> None:
     begin, way = ENGINES[engine]
     ask = begin(table, way)
@@ -125,7 +131,7 @@ def test_duckdb_finds_nan(way: str, tmp_path: Path) -> None:
     """Parquet statistics know nothing of NaN: a scan that believes them would lose these rows."""
     TABLES["plain"](tmp_path)
     table = DeltaTable(tmp_path)
-    connection = duckdb.connect()
+    connection = connect()
     relation = table.to_duckdb(connection, way=way)
     nans = {row["id"] for row in table.to_pyarrow_table().to_pylist() if row["f"] != row["f"]}
     assert {i for (i,) in relation.filter("isnan(f)").project("id").fetchall()} == nans

@@ -40,7 +40,7 @@ from delta_sidecar.storage.cache import Cache, shared_cache
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.costs.hourly import hourly, parts_asked
-from tests.engines.reading import arrow, rows
+from tests.engines.reading import arrow, connect, rows
 from tests.engines.tables import COLUMNS, TABLES, add, plain, rows_of, vector
 
 WAYS = {
@@ -119,10 +119,10 @@ def test_joined_partition_values(name: str, tmp_path: Path) -> None:
     table = limited(DeltaTable(tmp_path), scans=1)
     for predicate in (None, "p > 'a'", "id > 7"):
         expected = rows(table.to_pyarrow_table(filters=predicate))
-        assert rows(arrow(table.to_duckdb(duckdb.connect(), predicate, way="files"))) == expected
+        assert rows(arrow(table.to_duckdb(connect(), predicate, way="files"))) == expected
         assert rows(table.to_polars(predicate, way="files").collect().to_arrow()) == expected
     alone = rows(table.to_pyarrow_table(columns=["id"]))
-    assert rows(arrow(table.to_duckdb(duckdb.connect(), columns=["id"], way="files"))) == alone
+    assert rows(arrow(table.to_duckdb(connect(), columns=["id"], way="files"))) == alone
     assert rows(table.to_polars(columns=["id"], way="files").collect().to_arrow()) == alone
 
 
@@ -137,7 +137,7 @@ def test_zero_and_minus_zero_are_two_partition_values(engine: str, kind: str, tm
         expected = rows_as_text(table.to_pyarrow_table(filters=predicate))
         found = table.to_polars(predicate, way="files").collect(engine=engine)  # type: ignore[call-overload]
         assert rows_as_text(found.to_arrow()) == expected
-        assert rows_as_text(arrow(table.to_duckdb(duckdb.connect(), predicate, way="files"))) == expected
+        assert rows_as_text(arrow(table.to_duckdb(connect(), predicate, way="files"))) == expected
     assert "-0.0" in str(expected)
 
 
@@ -159,9 +159,9 @@ def test_deleted_rows_of_odd_paths(tmp_path: Path) -> None:
     table = DeltaTable(tmp_path)
     expected = rows(table.to_pyarrow_table())
     assert sum(expected.values()) == 14
-    assert rows(arrow(table.to_duckdb(duckdb.connect(), way="files"))) == expected
+    assert rows(arrow(table.to_duckdb(connect(), way="files"))) == expected
     for columns in (["id"], ["p"]):
-        found = arrow(table.to_duckdb(duckdb.connect(), "f > 0", columns, way="files"))
+        found = arrow(table.to_duckdb(connect(), "f > 0", columns, way="files"))
         assert rows(found) == rows(table.to_pyarrow_table(columns=columns, filters="f > 0"))
 
 
@@ -179,9 +179,9 @@ def test_files_that_duckdb_names_otherwise_go_through_the_dataset(
     table, names = DeltaTable(tmp_path), engine._names
     monkeypatch.setattr(engine, "_names", lambda connection, paths: change(names(connection, paths)))
     assert re.match(r"DuckDB knows .*\.parquet by another name", table.engine_plan("duckdb").reason)
-    assert rows(arrow(table.to_duckdb(duckdb.connect()))) == rows(table.to_pyarrow_table())
+    assert rows(arrow(table.to_duckdb(connect()))) == rows(table.to_pyarrow_table())
     with pytest.raises(UnsupportedTableError, match="by another name"):
-        table.to_duckdb(duckdb.connect(), way="files")
+        table.to_duckdb(connect(), way="files")
 
 
 def test_a_scan_of_duckdb_names_files_as_its_list_does(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_each_column_alone_has_all_rows(name: str, tmp_path: Path) -> None:
     table = DeltaTable(tmp_path)
     for column in table.schema().names:
         expected = rows(table.to_pyarrow_table(columns=[column]))
-        assert rows(arrow(table.to_duckdb(duckdb.connect(), columns=[column]))) == expected, column
+        assert rows(arrow(table.to_duckdb(connect(), columns=[column]))) == expected, column
         assert rows(table.to_polars(columns=[column]).collect().to_arrow()) == expected, column
         assert table.to_polars(columns=[column]).select(pl.len()).collect().item() == sum(expected.values())
 
@@ -363,7 +363,7 @@ def test_nothing_is_left_behind_on_a_connection(name: str, tmp_path: Path) -> No
     TABLES[name](tmp_path)
     table, connection = DeltaTable(tmp_path), duckdb.connect()
     catalog = "SELECT table_name FROM duckdb_tables() UNION ALL SELECT view_name FROM duckdb_views() WHERE NOT internal"
-    for _ in range(100):
+    for _ in range(10):
         table.to_duckdb(connection, "id > 3").aggregate("count(*)").fetchall()
     assert connection.execute(catalog).fetchall() == []
 
@@ -559,7 +559,7 @@ def test_the_dataset_serves_where_an_engine_does_not_reach(remote: CountingStore
     assert (plan.reason, plan.listing) == ("DuckDB does not reach memory://", None)
     assert not [path for path in remote.paths() if path.startswith("f")], "no footer was read"
     assert table.engine_plan("polars").reason == "Polars cannot use a store that was given as an object"
-    assert table.to_duckdb(duckdb.connect(), "id > 290").aggregate("count(*)").fetchall() == [(9,)]
+    assert table.to_duckdb(connect(), "id > 290").aggregate("count(*)").fetchall() == [(9,)]
     assert table.to_polars("id > 290").select(pl.len()).collect().item() == 9
 
 
@@ -676,7 +676,7 @@ EXTREMES = [
 @pytest.mark.parametrize("term", EXTREMES, ids=str)
 def test_extreme_literals(term: tuple[str, str, object], table: DeltaTable) -> None:
     expected = rows(table.to_pyarrow_table(filters=[term]))
-    assert rows(arrow(table.to_duckdb(duckdb.connect(), [term], way="files"))) == expected
+    assert rows(arrow(table.to_duckdb(connect(), [term], way="files"))) == expected
     assert rows(table.to_polars([term], way="files").collect().to_arrow()) == expected
 
 
@@ -717,7 +717,7 @@ def test_types_that_the_writer_left_in_a_file(form: str, kind: str, written: pa.
     table, columns = DeltaTable(tmp_path), ["id"] if form == "unasked" else None
     expected = rows(table.to_pyarrow_table(columns=columns))
     assert rows(table.to_polars(columns=columns).collect().to_arrow()) == expected
-    assert rows(arrow(table.to_duckdb(duckdb.connect(), columns=columns))) == expected
+    assert rows(arrow(table.to_duckdb(connect(), columns=columns))) == expected
     if written in (pa.timestamp("us", "+05:30"), pa.timestamp("us", "-03:30")):
         assert "which Polars does not know" in table.engine_plan("polars", columns=columns).reason
     if written == pa.date64() and form != "unasked":

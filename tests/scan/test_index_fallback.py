@@ -25,11 +25,29 @@ from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import add, remove
 from delta_sidecar.testing.table_builder import LogBuilder
-from tests.fuzz.tables import DAMAGES, HEAD, INDEXED, Made, Query, check_listings, deleted, flipped, index, make_table
+from tests.fuzz.tables import (
+    DAMAGES,
+    HEAD,
+    INDEXED,
+    Made,
+    Query,
+    check_listings,
+    cut,
+    deleted,
+    flipped,
+    index,
+    make_table,
+)
 
 Damage = Callable[[Path], None]
 Metrics = list[tuple[Query, ScanMetrics]]
+SLOW = pytest.mark.slow
 damages = pytest.mark.parametrize("damage", DAMAGES)
+some_damages = pytest.mark.parametrize(
+    "damage",
+    [pytest.param(damage, marks=[] if damage in (deleted, cut, flipped) else [SLOW]) for damage in DAMAGES],
+)
+"""Where a test has other parameters, too, a file that is gone, short or changed stands for the others."""
 bases = pytest.mark.parametrize(
     "checkpoint", [None, 2, *(pytest.param(version, marks=pytest.mark.slow) for version in (INDEXED, HEAD - 1))]
 )
@@ -110,7 +128,7 @@ def test_the_commits_of_a_fallback_are_counted(tmp_path: Path, checkpoint: int |
 # Damage.
 
 
-@damages
+@some_damages
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_a_damaged_manifest(tmp_path: Path, damage: Damage, checkpoint: int | None) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint)
@@ -127,7 +145,7 @@ def test_a_damaged_manifest_of_a_single_part(tmp_path: Path, damage: Damage) -> 
     assert all(f"v{INDEXED}.manifest.json" in (metrics.fallback_reason or "") for _, metrics in found)
 
 
-@damages
+@some_damages
 @with_vectors
 @pytest.mark.parametrize("with_manifest", [True, False])
 def test_a_damaged_single_part(tmp_path: Path, damage: Damage, vectors: bool, with_manifest: bool) -> None:
@@ -139,7 +157,7 @@ def test_a_damaged_single_part(tmp_path: Path, damage: Damage, vectors: bool, wi
     assert_fell_back(check_listings(made), 2, reason)
 
 
-@damages
+@some_damages
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_damaged_stats(tmp_path: Path, damage: Damage, checkpoint: int | None) -> None:
     """Who does not need the stats does not notice."""
@@ -154,7 +172,7 @@ def test_damaged_stats(tmp_path: Path, damage: Damage, checkpoint: int | None) -
             assert (metrics.tier, metrics.fallback_reason) == ("index", None)
 
 
-@pytest.mark.parametrize("broken", range(8))
+@pytest.mark.parametrize("broken", [pytest.param(part, marks=[] if part in (0, 4, 7) else [SLOW]) for part in range(8)])
 @with_vectors
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_a_core_that_breaks_after_files_are_out(
@@ -327,8 +345,14 @@ def test_a_broken_hint(tmp_path: Path, text: str) -> None:
     assert_fell_back(check_listings(made), 2, "_last_index")
 
 
-@pytest.mark.parametrize("version", [4, 6, HEAD, HEAD + 1, 10**6, 2**62])
-@pytest.mark.parametrize("checkpoint", [None, 2])
+@pytest.mark.parametrize(
+    ("checkpoint", "version"),
+    [
+        pytest.param(checkpoint, version, marks=[] if checkpoint == 2 or version in (4, HEAD, 2**62) else [SLOW])
+        for checkpoint in (None, 2)
+        for version in (4, 6, HEAD, HEAD + 1, 10**6, 2**62)
+    ],
+)
 def test_a_hint_to_nowhere(tmp_path: Path, version: int, checkpoint: int | None) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint)
     made.hint.write_text(json.dumps({"version": version}))
@@ -411,8 +435,14 @@ def test_garbage_beside_the_index(tmp_path: Path) -> None:
     assert tiers(check_listings(made)) == {"index"}
 
 
-@pytest.mark.parametrize("version", range(HEAD + 1))
-@pytest.mark.parametrize("checkpoint", [None, 2])
+@pytest.mark.parametrize(
+    ("checkpoint", "version"),
+    [
+        pytest.param(checkpoint, version, marks=[] if checkpoint is None or version in (1, 2, INDEXED) else [SLOW])
+        for checkpoint in (None, 2)
+        for version in range(HEAD + 1)
+    ],
+)
 def test_versions_before_and_after_the_index(tmp_path: Path, version: int, checkpoint: int | None) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint, vectors=True)
     has_checkpoint = checkpoint is not None and version >= checkpoint
