@@ -32,7 +32,7 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
+setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: demo
 demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars
@@ -157,6 +157,9 @@ $(JARS)/.resolved $(KAFKA)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $
 	want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(*fetch_jars.coordinates(sys.argv[1]))' $$kind) && \
 	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ] && [ $@ -nt scripts/fetch_jars.py ]; then touch $@; else \
 		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(@D) $$kind && echo "$$want" > $@; fi
+
+$(CACHE)/spark.jsa: $(JARS)/.resolved scripts/archive_classes.py
+	@echo "archiving Spark's classes" && $(BIN)/python scripts/archive_classes.py $@ $(JARS)
 
 $(AZURITE)/.installed: scripts/azurite/package.json $(CACHE)/.tools
 	@mkdir -p $(AZURITE) && cp scripts/azurite/package.json $(AZURITE)/ && echo "installing the Azure Blob emulator" && \

@@ -30,7 +30,17 @@ KUSTO = ROOT / ".cache" / "kusto"
 KUSTO_LIBRARY = KUSTO / "node_modules" / "@kusto" / "language-service-next"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
-JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+ARCHIVE = ROOT / ".cache" / "spark.jsa"
+
+
+def _archived() -> str:
+    """Options that map Spark's classes out of an archive; a JVM that cannot use it does without, and says nothing."""
+    if " " in str(ARCHIVE) or not ARCHIVE.exists() or not ARCHIVE.stat().st_size:
+        return ""
+    return f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
+
+
+JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC") + _archived()
 """A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
 does: see `make ingest-cases`."""
 
