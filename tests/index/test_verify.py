@@ -332,6 +332,7 @@ def test_a_commit_file_that_was_cleaned_up(table: Table) -> None:
     found = table.verify()
     assert found.ok
     assert "id alone" in found.notes[0]
+    assert found.notes[1].startswith("the table is at version 1: 1 newer commit is read from the log")
 
 
 # What is only odd.

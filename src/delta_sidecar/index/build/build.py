@@ -190,7 +190,8 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
         try:
             return _Made(extended(build, base), "incremental", "process", base.manifest.version)
         except (CorruptIndexError, LogGapError, TooMuchChanged) as error:
-            notes.append(f"rebuilt from scratch: {error}")
+            reason = str(error).partition("; build the index again")[0]
+            notes.append(f"rebuilt from scratch: {reason}")
     chosen, limit = build.options.engine, build.options.limits.process_files
     count = _counted(build, limit, notes) if chosen == "auto" else None
     if chosen == "process" or (count is not None and count <= limit):

@@ -119,6 +119,12 @@ def verify_index(
         return VerifyReport(newest, 0, (str(error),), (), path)
     check.notes += notes
     check.run()
+    if newest < head.version:
+        behind = head.version - newest
+        check.notes.append(
+            f"the table is at version {head.version}: {behind:,} newer {'commit is' if behind == 1 else 'commits are'} "
+            "read from the log; `sidecar build` takes them in"
+        )
     return VerifyReport(
         version=newest,
         files=manifest.files,
