@@ -433,6 +433,23 @@ def test_read_options(tmp_path: Path) -> None:
         DeltaTable(tmp_path).to_pyarrow_dataset(parquet_read_options={"dictionary_columns": ["text"]})
 
 
+@pytest.mark.parametrize("name", ["s", "n", "p"])
+def test_nulls_in_filters_of_rows(tmp_path: Path, name: str) -> None:
+    """In tuples of `filters`, null means what it means in pyarrow, to which deltalake hands them."""
+    rows = {"s": ["a", "b", None, "c"], "n": [1, 2, None, 3], "p": ["x", None, "y", "x"]}
+    write_deltalake(tmp_path, pa.table(rows), partition_by=["p"])
+    values = [value for value in dict.fromkeys(rows[name]) if value is not None]
+    lists = [values[:1], values, [*values[:1], None]]
+    filters: list[Any] = [[(name, operator, each)] for operator in ("in", "not in") for each in lists]
+    filters += [[(name, operator, None)] for operator in ("=", "!=", "<", ">=")]
+    filters += [[(name, operator, values[1])] for operator in ("=", "!=", "<", ">=")]
+    filters += [[[(name, "not in", values[:1])], [(name, "=", values[0])]]]
+    tables = (DeltaTable(tmp_path), deltalake.DeltaTable(tmp_path))
+    for each in filters:
+        ours, theirs = ([str(v) for v in t.to_pyarrow_table(filters=each)[name].to_pylist()] for t in tables)
+        assert sorted(ours) == sorted(theirs), each
+
+
 def test_filters_of_pyarrow(tmp_path: Path) -> None:
     write_deltalake(tmp_path, pa.table({"id": range(6), "p": ["x", "y"] * 3}), partition_by=["p"])
     table, theirs = DeltaTable(tmp_path), deltalake.DeltaTable(tmp_path)

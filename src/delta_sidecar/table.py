@@ -493,9 +493,16 @@ class DeltaTable:
         filesystem: pa_fs.FileSystem | None = None,
         filters: Predicate | None = None,
     ) -> pa.Table:
-        """The rows in memory. If `filesystem` is given, files are read through it; its root must be the table."""
+        """The rows in memory. Null in tuples of `filters` means what it means in pyarrow: `not in` keeps null, and `in`
+        finds it if the list has None. If `filesystem` is given, files are read through it; its root must be the
+        table."""
         access = self._access
-        with access.matching_rows([partitions, filters], columns, store=access.store_on(filesystem)) as rows:
+        rows_filters: Predicate | RowFilters | None = filters
+        if isinstance(filters, (list, tuple)):
+            from delta_sidecar.predicates.predicate_tuples import RowFilters
+
+            rows_filters = RowFilters(filters)
+        with access.matching_rows([partitions, rows_filters], columns, store=access.store_on(filesystem)) as rows:
             return pa.Table.from_batches(list(rows), rows.schema)
 
     def to_pandas(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from delta_sidecar.log.snapshot import Snapshot
     from delta_sidecar.predicates.arrow_tree import ParsedExpression
     from delta_sidecar.predicates.expression import Expression
-    from delta_sidecar.predicates.predicate_tuples import Filters
+    from delta_sidecar.predicates.predicate_tuples import Filters, RowFilters
     from delta_sidecar.scan.file_scan import FileScan
     from delta_sidecar.scan.scan_position import ScanPosition
     from delta_sidecar.settings import Settings
@@ -55,7 +55,7 @@ class TableAccess:
         """Where the table is."""
         return parse_location(self.store.root_uri)
 
-    def bind(self, predicate: Predicate | ParsedExpression | None) -> Expression | None:
+    def bind(self, predicate: Predicate | RowFilters | ParsedExpression | None) -> Expression | None:
         """What a predicate says of files: of a pyarrow expression what is understood."""
         if predicate is None:
             return None
@@ -72,7 +72,7 @@ class TableAccess:
 
         return bind_expression(predicate, schema, partitions, zone)
 
-    def bind_all(self, predicates: Iterable[Predicate | ParsedExpression | None]) -> Expression | None:
+    def bind_all(self, predicates: Iterable[Predicate | RowFilters | ParsedExpression | None]) -> Expression | None:
         """What predicates say of files together."""
         given = [predicate for predicate in predicates if predicate is not None]
         if not given:
@@ -130,7 +130,7 @@ class TableAccess:
 
     def matching_rows(
         self,
-        predicates: Sequence[Predicate | None],
+        predicates: Sequence[Predicate | RowFilters | None],
         columns: Sequence[str] | None,
         limit: int | None = None,
         store: Store | None = None,

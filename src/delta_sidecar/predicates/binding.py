@@ -31,7 +31,7 @@ from delta_sidecar.predicates.expression import (
 from delta_sidecar.predicates.fitting import INTEGER_BITS, LONG_MAX, NOWHERE, Place, place, place_date, uncomparable
 from delta_sidecar.predicates.literals import Blank, Boolean, Bytes, Day, Float, Instant, Literal, Null, Number, Text
 from delta_sidecar.predicates.predicate_sql import parse_sql
-from delta_sidecar.predicates.predicate_tuples import Filters, parse_filters
+from delta_sidecar.predicates.predicate_tuples import Filters, RowFilters, parse_filters
 from delta_sidecar.values.calendar import MICROS_PER_DAY
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField, StructType
 
@@ -363,7 +363,7 @@ def _truth(expression: Expression, value: bool | None) -> Expression:
     return is_true(expression) if value else is_false(expression)
 
 
-def parse_predicate(predicate: str | Filters, now: int | None = None) -> Condition | None:
+def parse_predicate(predicate: str | Filters | RowFilters, now: int | None = None) -> Condition | None:
     """The condition as it is written, bound to no table; None if it leaves nothing out."""
     if isinstance(predicate, str):
         return parse_sql(predicate, now)
@@ -375,7 +375,7 @@ def parse_predicate(predicate: str | Filters, now: int | None = None) -> Conditi
 
 
 def bind_predicate(
-    predicate: str | Filters | None,
+    predicate: str | Filters | RowFilters | None,
     schema: StructType,
     partition_columns: Sequence[str],
     partition_timezone: str = "UTC",

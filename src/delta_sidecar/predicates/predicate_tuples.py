@@ -3,6 +3,8 @@
 As in deltalake, `''` on a partition column means null (`=` and `!=` ask for null and not null; in a list of
 `in` it is SQL's NULL), and a value of another type is compared with a string column as it is written in the log.
 `None` with `=` and `!=` asks for null, too.
+
+Filters of rows (`filters=`) go to pyarrow in deltalake, where null is a value of lists: see `RowFilters`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from delta_sidecar.errors import PredicateError
 from delta_sidecar.predicates import condition as written
@@ -21,6 +23,14 @@ from delta_sidecar.predicates.literals import Blank, Boolean, Bytes, Day, Float,
 
 Filter: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Sequence[Filter] | Sequence[Sequence[Filter]]
+
+
+class RowFilters(NamedTuple):
+    """Tuple filters of rows, with pyarrow's meaning of null: `not in` keeps null unless the list has None, `in` finds
+    null if the list has None, and nothing is equal or unequal to None."""
+
+    filters: Filters
+
 
 _OPERATORS: dict[str, Operator] = {
     "=": "=",
@@ -38,25 +48,26 @@ _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def parse_filters(filters: Filters) -> Condition | None:
+def parse_filters(filters: Filters | RowFilters) -> Condition | None:
     """The condition; None for no filters at all, which matches everything."""
-    items = list(filters)
+    of_rows = isinstance(filters, RowFilters)
+    items = list(filters.filters if isinstance(filters, RowFilters) else filters)
     if not items:
         return None
     if all(isinstance(item, tuple) for item in items):
-        return _conjunction(items)
+        return _conjunction(items, of_rows)
     if all(isinstance(item, list) for item in items):
-        return written.Any(tuple(map(_conjunction, items)))
-    raise PredicateError(f"{_FORM}; got {filters!r}")
+        return written.Any(tuple(_conjunction(item, of_rows) for item in items))
+    raise PredicateError(f"{_FORM}; got {items!r}")
 
 
-def _conjunction(filters: Sequence[Any]) -> Condition:
+def _conjunction(filters: Sequence[Any], of_rows: bool) -> Condition:
     if not filters:
         raise PredicateError(f"an empty list among the filters; {_FORM}")
-    return written.All(tuple(map(_filter, filters)))
+    return written.All(tuple(_filter(item, of_rows) for item in filters))
 
 
-def _filter(item: Any) -> Condition:
+def _filter(item: Any, of_rows: bool) -> Condition:
     if not isinstance(item, tuple) or len(item) not in (2, 3) or not all(isinstance(part, str) for part in item[:2]):
         raise PredicateError(f"{_FORM}; got {item!r}")
     name = Name((item[0],), dotted=True)
@@ -65,14 +76,18 @@ def _filter(item: Any) -> Condition:
         return _negated(Nullness(name), operator == "is not null")
     if len(item) == 2:
         raise PredicateError(f"the filter {item!r} has no value; {_FORM}")
-    return _valued(name, operator, item[2])
+    return _valued(name, operator, item[2], of_rows)
 
 
-def _valued(name: Name, operator: str, value: Any) -> Condition:
+def _valued(name: Name, operator: str, value: Any, of_rows: bool) -> Condition:
     if operator in _OPERATORS:
+        if value is None and of_rows:
+            return Comparison(name, _OPERATORS[operator], Null())
         return _comparison(name, _OPERATORS[operator], value)
     if operator in ("in", "not in"):
-        return _negated(Membership(name, _options(value, operator)), operator == "not in")
+        options = _options(value, operator)
+        found = _membership_of_rows(name, options) if of_rows else Membership(name, options)
+        return _negated(found, operator == "not in")
     if operator in ("like", "not like"):
         if not isinstance(value, str):
             raise PredicateError(f"{operator} needs a string, not {value!r}")
@@ -84,6 +99,15 @@ def _comparison(name: Name, op: Operator, value: Any) -> Condition:
     if value is None and op in ("=", "!="):
         return _negated(Nullness(name), op == "!=")
     return Comparison(name, op, literal(value))
+
+
+def _membership_of_rows(name: Name, options: tuple[Literal, ...]) -> Condition:
+    """Whether a value is in a list that may hold null: true or false, never unknown."""
+    is_null = Nullness(name)
+    others = Membership(name, tuple(option for option in options if not isinstance(option, Null)))
+    if any(isinstance(option, Null) for option in options):
+        return written.Any((is_null, others))
+    return written.All((Negation(is_null), others))
 
 
 def _negated(condition: Condition, negative: bool) -> Condition:
