@@ -151,3 +151,8 @@ def test_an_unknown_function_of_floats_is_refused(tables: dict[str, Any]) -> Non
     with pytest.raises(InputError, match="to_duckdb"):
         dataset.to_table(filter=pc.round(pc.field("f")) > 1.0)
     assert dataset.to_table(filter=pc.utf8_length(pc.field("s")) == 0).num_rows == 1
+
+
+def test_other_data_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"a Table is no delta_sidecar\.DeltaTable; register other data on"):
+        QueryBuilder().register("t", pa.table({"id": [1]}))  # type: ignore[arg-type]

@@ -60,6 +60,10 @@ class RowStream(NotPickled):
         """Counters of what was read so far."""
         return self._work.reader.metrics
 
+    def read_all(self) -> pa.Table:
+        """All rows at once, in memory."""
+        return pa.Table.from_batches(list(self), self.schema)
+
     def __iter__(self) -> RowStream:
         self._reading.begin()
         return self

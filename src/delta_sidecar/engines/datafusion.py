@@ -14,6 +14,7 @@ import pyarrow as pa
 from delta_sidecar.engines.engine_plan import EngineReading, Refusals, RowCondition, plan_engine
 from delta_sidecar.engines.extras import imported
 from delta_sidecar.errors import InputError
+from delta_sidecar.table_access import TableAccess
 
 if TYPE_CHECKING:
     from delta_sidecar.table import DeltaTable
@@ -52,6 +53,11 @@ def to_datafusion(
     from delta_sidecar.engines.datafusion_dataset import DataFusionDataset
 
     _Threads.check()
+    if not isinstance(getattr(table, "_access", None), TableAccess):
+        raise InputError(
+            f"a {type(table).__name__} is no delta_sidecar.DeltaTable; register other data on a "
+            "datafusion.SessionContext, and this table beside it with to_datafusion(ctx, name)"
+        )
     if not isinstance(context, module.SessionContext):
         raise InputError(f"ctx is a {type(context).__name__}; it takes a datafusion.SessionContext")
     dataset = DataFusionDataset.of(RowCondition.of(table, predicate).dataset(table, columns))
