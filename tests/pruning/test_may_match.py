@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from delta_sidecar import DeltaTable, build_index
 from delta_sidecar.predicates.expression import (
     And,
     Column,
@@ -26,6 +28,7 @@ from delta_sidecar.predicates.expression import (
 )
 from delta_sidecar.pruning.file_bounds import FileBounds
 from delta_sidecar.pruning.may_match import may_match, needed_stats
+from delta_sidecar.testing import LogBuilder, add
 from delta_sidecar.values.types import MapType, PrimitiveType, StructType, UnknownType
 from tests.pruning.bounds_tables import column, decimal, field, kept, nested, partition_batch, stats_batch
 
@@ -318,3 +321,21 @@ def test_a_pattern_keeps_files_whose_bounds_are_unknown(pattern: str, text: str 
 def test_literals_are_shown_as_people_write_them(kind: str, value: Any, text: str) -> None:
     assert str(Compare(column(kind), ">=", value)) == f"x >= {text}"
     assert str(In(column(kind), (value, value))) == f"x IN ({text}, {text})"
+
+
+def test_patterns_on_partition_values_are_exact(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).metadata({"id": "long", "p": "string"}, ["p"])
+    names = ["north-east", "east", "south", None, "ost"]
+    log.commit(*(add(f"f{at}.parquet", partition={"p": name}) for at, name in enumerate(names)))
+    for _ in range(2):
+        table = DeltaTable(tmp_path)
+        for where, places in (
+            ("p LIKE '%east'", [0, 1]),
+            ("p NOT LIKE '%east'", [2, 4]),
+            ("p LIKE '_st'", [4]),
+            ("p LIKE '%o%t%'", [0, 2, 4]),
+            ("p LIKE 'south'", [2]),
+        ):
+            found = sorted(int(file.path[1]) for file in table.file_infos(where))
+            assert found == places, where
+        build_index(tmp_path)

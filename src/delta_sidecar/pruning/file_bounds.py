@@ -40,6 +40,8 @@ class Bounds:
     """Rows that `null_count` counts among. A partition value counts as one row."""
     may_hold_nan: bool = False
     """Whether a column may hold NaN although its bounds are known."""
+    are_values: bool = False
+    """Whether the bounds are the value of every row: a file's partition value."""
 
 
 class BoundsSource(Protocol):
@@ -255,4 +257,5 @@ def _exact(partition: PartitionColumn) -> Bounds:
     known = arrays.bitmap(arrays.to_numpy_bool(partition.known))
     null_count = pa.Array.from_buffers(pa.int64(), len(values), [known, pa.py_buffer(null)])
     ones = pa.py_buffer(np.ones(len(values), dtype=np.int64))
-    return Bounds(values, values, null_count, pa.Array.from_buffers(pa.int64(), len(values), [None, ones]))
+    one_row = pa.Array.from_buffers(pa.int64(), len(values), [None, ones])
+    return Bounds(values, values, null_count, one_row, are_values=True)

@@ -34,7 +34,7 @@ from delta_sidecar.predicates.expression import (
     Value,
     columns_of,
 )
-from delta_sidecar.predicates.like import LikePrefix, like_prefix
+from delta_sidecar.predicates.like import LikePrefix, like_prefix, matching_like
 from delta_sidecar.pruning.file_bounds import Bounds, BoundsSource, is_prunable
 from delta_sidecar.values.comparison import literals, unscaled_integers
 from delta_sidecar.values.types import PrimitiveType
@@ -202,6 +202,8 @@ def _only_one_of(candidates: pa.Array, bounds: Bounds) -> Flags:
 def _like(condition: Like, wanted: bool, bounds: Bounds) -> Flags:
     if condition.column.type != PrimitiveType("string"):
         return _everything(bounds)
+    if bounds.are_values:
+        return _is_like(condition, wanted, bounds)
     prefix = like_prefix(condition.pattern, condition.escape)
     if prefix.is_literal:
         return _compare(condition.column, "=" if wanted else "!=", prefix.text, wanted, bounds)
@@ -209,6 +211,16 @@ def _like(condition: Like, wanted: bool, bounds: Bounds) -> Flags:
         return possible(_not_before(bounds.maximum, prefix)) & possible(_not_after(bounds.minimum, prefix))
     inside = pc.and_kleene(_not_before(bounds.minimum, prefix), _not_after(bounds.maximum, prefix))
     return possible(pc.invert(inside)) if prefix.is_all else _everything(bounds)
+
+
+def _is_like(condition: Like, wanted: bool, bounds: Bounds) -> Flags:
+    """Where the value itself matches, or does not."""
+    try:
+        values = bounds.minimum.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8
+        return _everything(bounds)
+    found = matching_like(values, condition.pattern, condition.escape)
+    return possible(found if wanted else pc.invert(found))
 
 
 def _not_before(values: pa.Array, prefix: LikePrefix) -> pa.BooleanArray:
