@@ -26,12 +26,12 @@ def test_a_bad_table_is_refused(golden: Path, name: str) -> None:
     assert_refused(sidecar("files", golden / name / "delta", "--json"), REFUSED[name])
 
 
-LARGE = "parquet-decimal-dictionaries-v2/delta"
-"""A million rows, as many as in its twin of the older format."""
+LARGE = ("parquet-decimal-dictionaries/delta", "parquet-decimal-dictionaries-v2/delta")
+"""A million rows each."""
 
 
 @pytest.mark.parametrize(
-    "table", [pytest.param(table, marks=[pytest.mark.slow] if table == LARGE else []) for table in WITH_ROWS]
+    "table", [pytest.param(table, marks=[pytest.mark.slow] if table in LARGE else []) for table in WITH_ROWS]
 )
 def test_as_many_rows_as_expected(golden: Path, table: str) -> None:
     folder = (golden / table).parent / "expected"

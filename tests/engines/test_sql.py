@@ -110,7 +110,7 @@ ENGINES: Final = {
 
 def cases() -> Iterator[Any]:
     for table, engine in product(TABLES, ENGINES):
-        repeats = engine in ("duckdb dataset", "polars dataset") and table not in UNLIKE
+        repeats = engine != "duckdb" and table not in UNLIKE
         yield pytest.param(table, engine, marks=[pytest.mark.slow] if repeats else [])
 
 
