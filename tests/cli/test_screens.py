@@ -56,7 +56,10 @@ def test_files(table: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize("command", ["explain", "info", "build", "verify", "history"])
+@pytest.mark.parametrize(
+    "command",
+    ["explain", "build", *(pytest.param(name, marks=pytest.mark.slow) for name in ("info", "verify", "history"))],
+)
 def test_no_line_is_wider_than_the_terminal(table: Path, command: str, width: int) -> None:
     if command == "verify":
         screen(width, "build", table)

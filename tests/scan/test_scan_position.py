@@ -38,7 +38,7 @@ def cut_after(scan: FileScan, batches: int) -> tuple[list[str], ScanPosition]:
         return begun, scan.position
 
 
-@pytest.mark.parametrize("in_threads", [False, True])
+@pytest.mark.parametrize("in_threads", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("query", [QUERIES[0], QUERIES[2], QUERIES[5]], ids=lambda query: str(query.arguments))
 @pytest.mark.parametrize(("checkpoint", "tier"), [(None, "log"), (2, "checkpoint"), (INDEXED, "index")])
 def test_cut_anywhere(tmp_path: Path, checkpoint: int | None, tier: str, query: Any, in_threads: bool) -> None:
