@@ -580,8 +580,8 @@ class DeltaTable:
             start = travel.version_from(self._store, self._snapshot, _milliseconds(start))
         if isinstance(end, str | datetime):
             end = travel.version_until(self._store, self._snapshot, _milliseconds(end))
-        for name, version in (("start", start), ("end", end)):
-            if version is not None and type(version) is not int:
+        for name, version in (("start", start), ("end", start if end is None else end)):
+            if type(version) is not int:
                 raise InputError(f"{name} is {version!r}; it takes a version or a time")
         return access.changes(start, end, columns, predicate)
 
