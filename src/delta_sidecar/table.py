@@ -572,6 +572,13 @@ class DeltaTable:
             MissingDataError: A file of the range is gone, perhaps vacuumed; raised when it is reached.
             PredicateError: The predicate cannot be parsed or does not fit the schema.
             UnknownColumnError: There is no such column.
+
+        Example:
+            >>> from delta_sidecar import DeltaTable
+            >>> with DeltaTable("events").changes(3, columns=["id", "_change_type", "_commit_version"]) as changes:
+            ...     for batch in changes:
+            ...         print(batch.to_pylist()[0])
+            {'id': 6, '_change_type': 'insert', '_commit_version': 3}
         """
         from delta_sidecar.log import travel
 
