@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from delta_sidecar import DeltaTable
+from delta_sidecar import (
+    DeltaSidecarError,
+    DeltaTable,
+    NoChangeFeedError,
+    SchemaChangedError,
+    VersionAfterLatestError,
+    VersionRangeError,
+)
 from tests.integration.spark.oracle import SparkTable
 
 if TYPE_CHECKING:
@@ -116,3 +123,22 @@ def test_changes_are_those_of_spark(table: SparkTable, case: str | int) -> None:
         check_history(table, case, random.sample(USUAL[case], len(USUAL[case])), random, ranges=2)
     else:
         check_history(table, random.choice(list(KINDS)), random.choices(list(STEPS), k=12), random, ranges=4)
+
+
+def test_what_spark_refuses_is_refused(table: SparkTable) -> None:
+    """The feed is turned on at version 1; version 3 changes the type of a column."""
+    table.sql(CREATE, f"ALTER TABLE {{t}} SET TBLPROPERTIES ({FEED})", "INSERT INTO {t} VALUES (1, 'p', 'n', 1.5)")
+    other = table.spark.sql("SELECT 'text' AS id, 'p' AS part, 'n' AS note, 1.5 AS amount")
+    other.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(table.root))
+    refused: dict[tuple[int, int], tuple[str, type[DeltaSidecarError]]] = {
+        (0, 2): ("DELTA_MISSING_CHANGE_DATA", NoChangeFeedError),
+        (2, 3): ("DELTA_CHANGE_DATA_FEED_INCOMPATIBLE", SchemaChangedError),
+        (4, 5): ("DELTA_CDC_START_VERSION_AFTER_LATEST", VersionAfterLatestError),
+        (3, 2): ("DELTA_INVALID_CDC_RANGE", VersionRangeError),
+    }
+    for (start, end), (condition, error) in refused.items():
+        with pytest.raises(Exception, match=condition):
+            feed(table, start, end).collect()
+        with pytest.raises(error):
+            DeltaTable(table.root).changes(start, end)
+    assert pa.table(DeltaTable(table.root).changes(1, 2)).num_rows == 1
