@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import Flags
 from delta_sidecar.log.actions import ChangedAdd, ChangedRemove, ChangeInfo, ChangeLine, DeletionVector
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.file_keys import KeyMaker
@@ -144,12 +145,19 @@ class _Pairs:
 
     def _put_aside(self, actions: list[T], waiting: dict[bytes, T]) -> Iterator[T]:
         keys = _paths(actions, self._maker)
-        wait = np.isin(hash_keys(keys), self._in_both)
+        wait = _among(hash_keys(keys), self._in_both)
         for action, key, waits in zip(actions, keys.to_pylist(), wait.tolist(), strict=True):
             if waits:
                 waiting[key] = action
             else:
                 yield action
+
+
+def _among(hashes: Hashes, ordered: Hashes) -> Flags:
+    """Which hashes are among others, which are in order."""
+    at = np.minimum(np.searchsorted(ordered, hashes), len(ordered) - 1)
+    found: Flags = ordered[at] == hashes
+    return found
 
 
 def _difference(remove: ChangedRemove, add: ChangedAdd) -> Iterator[FileChange]:
