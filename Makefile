@@ -87,6 +87,12 @@ ingest-cases: setup ## Ingest CASES random sets of files (2000) on local Spark, 
 	DELTA_SIDECAR_INGEST_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  -n 2 --dist loadgroup tests/integration/ingest/test_property.py $(PYTEST_ARGS)
 
+.PHONY: change-cases
+change-cases: CASES = 50
+change-cases: setup ## Compare our change feed with Spark's after CASES random histories (50) of a table
+	DELTA_SIDECAR_CHANGE_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
+	  tests/integration/spark/test_changes.py $(PYTEST_ARGS)
+
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
 	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)

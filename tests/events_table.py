@@ -15,9 +15,9 @@ FIRST_HOUR = 1_770_753_600_000_000
 
 
 def write_events(root: Path) -> None:
-    """Four hours, two events each, a commit an hour."""
+    """Four hours, two events each, a commit an hour; with a change feed."""
     columns = {"ts": "timestamp", "id": "long", "value": "double", "_event_hour": "string"}
-    builder = LogBuilder(root).metadata(columns, partition_by=["_event_hour"])
+    builder = LogBuilder(root).metadata(columns, ["_event_hour"], {"delta.enableChangeDataFeed": "true"})
     for hour in range(4):
         start = FIRST_HOUR + hour * 3_600_000_000
         rows = pa.table(

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.index.build.build import build_index
 from delta_sidecar.storage import open_store
-from delta_sidecar.testing.actions import DeletionVector, add, column
+from delta_sidecar.testing.actions import DeletionVector, RemoveFile, add, column
+from delta_sidecar.testing.data_files import write_data_file
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.data.test_reader import inline_vector
 from tests.golden import golden_names
@@ -499,7 +501,7 @@ def test_every_name_of_deltalake_is_here() -> None:
     """A name that a new deltalake brings needs a method, or a line that says which tool does it."""
     assert offered(deltalake.DeltaTable) - offered(DeltaTable) == set()
     assert set(refused()) <= offered(deltalake.DeltaTable), "refused, and deltalake has no such name"
-    assert {"delete", "merge", "create", "optimize", "vacuum", "load_cdf"} <= set(refused())
+    assert {"delete", "merge", "create", "optimize", "vacuum"} <= set(refused())
 
 
 @pytest.mark.parametrize("name", refused())
@@ -732,6 +734,23 @@ def differs_errors(root: Path, tmp_path: Path) -> None:
         assert str(ours.value) != str(theirs.value)
 
 
+def differs_load_cdf(root: Path, tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).protocol(
+        3, 7, features=["deletionVectors"], writer_features=["deletionVectors", "changeDataFeed"]
+    )
+    log.metadata({"x": "long"}, configuration={"delta.enableChangeDataFeed": "true"})
+    file = write_data_file(tmp_path, "a.parquet", pa.table({"x": range(2000)}))
+    marked = replace(file, dv=vector(0, 1, 2))
+    gone = RemoveFile("a.parquet", extended=True, size=file.size)
+    log.commit(file).commit(gone, marked).commit(replace(gone, dv=marked.dv))
+    ours, theirs = (pa.table(kind(tmp_path).load_cdf(2)) for kind in (DeltaTable, deltalake.DeltaTable))
+    assert ours["x"].to_pylist() == [*range(3, 2000)]
+    assert theirs.num_rows == 3
+    assert ours.schema.field("_commit_version").type == pa.int64()
+    assert ours.schema.field("_commit_timestamp").type == pa.timestamp("us", "UTC")
+    assert DeltaTable(tmp_path, version=1).load_cdf(1, 2).read_all()["x"].to_pylist() == [0, 1, 2]
+
+
 DIFFERENT: dict[str, Callable[[Path, Path], None]] = {
     "table_uri": differs_table_uri,
     "==": differs_equality,
@@ -742,6 +761,7 @@ DIFFERENT: dict[str, Callable[[Path, Path], None]] = {
     "scan": differs_scan,
     "to_pyarrow_dataset": differs_dataset,
     "get_fragments": differs_fragments,
+    "load_cdf": differs_load_cdf,
     "filters=": differs_filters,
     "filesystem=": differs_filesystem,
     "partitions=": differs_both_filters,

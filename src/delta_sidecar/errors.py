@@ -4,6 +4,10 @@ DeltaSidecarError
 ├── InputError                  change the call
 │   ├── TableNotFoundError      no Delta table at that location
 │   ├── VersionNotFoundError    no such version, or it can no longer be rebuilt
+│   │   ├── VersionAfterLatestError the range of changes begins after the newest version: wait for it
+│   │   └── CleanedUpError      commits of the range of changes are gone: start later
+│   ├── VersionRangeError       the range of changes ends before it starts
+│   ├── NoChangeFeedError       the table keeps no change feed at a version of the range
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
 │   ├── UnknownColumnError      no such column
 │   ├── NotOfferedError         another tool does that: the message names it
@@ -12,12 +16,14 @@ DeltaSidecarError
 │   └── OptionError             an option or storage option is wrong
 ├── UnsupportedTableError       use another reader, or a newer version of this one
 │   ├── UnsupportedFeatureError a reader feature or protocol version
-│   └── UnsupportedTypeError    a type or encoding that cannot be read as rows
+│   ├── UnsupportedTypeError    a type or encoding that cannot be read as rows
+│   └── SchemaChangedError      rows of the range of changes do not fit the schema at its end
 ├── CorruptIndexError           build the index again; readers ignore it
 ├── CorruptTableError           repair the table
 │   ├── LogGapError             commits are missing between base and head
 │   ├── CorruptLogError         a commit, checkpoint or the state they give is broken
 │   └── CorruptDataError        a data file or deletion vector is broken or missing
+│       └── MissingDataError    it is missing
 ├── StorageError                check connection and credentials, or wait
 │   ├── ObjectNotFoundError     the object does not exist
 │   ├── ObjectExistsError       put-if-absent failed: the object already exists
@@ -49,6 +55,22 @@ class TableNotFoundError(InputError):
 
 class VersionNotFoundError(InputError):
     """No such version, or it can no longer be rebuilt."""
+
+
+class VersionAfterLatestError(VersionNotFoundError):
+    """The range of changes begins after the newest version: there is nothing new."""
+
+
+class CleanedUpError(VersionNotFoundError):
+    """Commits of the range of changes are no longer in the log: start later."""
+
+
+class VersionRangeError(InputError):
+    """The range of changes ends before it starts."""
+
+
+class NoChangeFeedError(InputError):
+    """The table keeps no change feed at a version of the range."""
 
 
 class PredicateError(InputError):
@@ -87,6 +109,10 @@ class UnsupportedTypeError(UnsupportedTableError):
     """A type or encoding that cannot be read as rows."""
 
 
+class SchemaChangedError(UnsupportedTableError):
+    """Rows of the range of changes do not fit the schema that the table has at the end of the range."""
+
+
 class CorruptIndexError(DeltaSidecarError):
     """The index is damaged, incomplete, or belongs to another table. Readers ignore it and use the log."""
 
@@ -105,6 +131,10 @@ class CorruptLogError(CorruptTableError):
 
 class CorruptDataError(CorruptTableError):
     """A data file or deletion vector is broken or missing."""
+
+
+class MissingDataError(CorruptDataError):
+    """A data file or deletion vector is missing, perhaps because it was vacuumed."""
 
 
 class StorageError(DeltaSidecarError):

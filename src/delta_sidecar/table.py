@@ -17,6 +17,7 @@ from delta_sidecar.errors import (
     NotOfferedError,
     TableNotFoundError,
     UnsupportedTableError,
+    VersionAfterLatestError,
     needs_extra,
 )
 from delta_sidecar.index.read.opening import open_snapshot
@@ -547,6 +548,83 @@ class DeltaTable:
         with self._access.matching_rows([], []) as rows:
             return sum(batch.num_rows for batch in rows)
 
+    # Its changes
+
+    def changes(
+        self,
+        start: int | str | datetime,
+        end: int | str | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+    ) -> RowStream:
+        """The rows that a range of versions changed, as a stream of Arrow batches, oldest version first.
+
+        The rows have the columns of the table, with the schema at the end of the range, and three more:
+        `_change_type` (`insert`, `delete`, `update_preimage`, `update_postimage`), `_commit_version` and
+        `_commit_timestamp`. The table needs the property `delta.enableChangeDataFeed` at every version of the range.
+
+        Args:
+            start: The first version, or a time (ISO text or datetime): then the first version at or after it.
+            end: The last version, or a time: then the last version at or before it. The version that is open if not
+                given, or if `end` is after it.
+            columns: Columns of the table or of the feed, in the order wanted; all if not given.
+            predicate: A condition on these columns as SQL text, tuples, or a pyarrow expression.
+
+        Raises:
+            NoChangeFeedError: The feed is off at a version of the range.
+            VersionAfterLatestError: The range begins after the version that is open: nothing is new.
+            VersionRangeError: The range ends before it starts.
+            CleanedUpError: Commits of the range are no longer in the log.
+            SchemaChangedError: Rows of the range do not fit the schema at its end.
+            MissingDataError: A file of the range is gone, perhaps vacuumed; raised when it is reached.
+            PredicateError: The predicate cannot be parsed or does not fit the schema.
+            UnknownColumnError: There is no such column.
+
+        Example:
+            >>> from delta_sidecar import DeltaTable
+            >>> with DeltaTable("events").changes(3, columns=["id", "_change_type", "_commit_version"]) as changes:
+            ...     for batch in changes:
+            ...         print(batch.to_pylist()[0])
+            {'id': 6, '_change_type': 'insert', '_commit_version': 3}
+        """
+        from delta_sidecar.log import travel
+
+        access = self._access
+        if isinstance(start, str | datetime):
+            start = travel.version_from(self._store, self._snapshot, _milliseconds(start))
+        if isinstance(end, str | datetime):
+            end = travel.version_until(self._store, self._snapshot, _milliseconds(end))
+        for name, version in (("start", start), ("end", start if end is None else end)):
+            if type(version) is not int:
+                raise InputError(f"{name} is {version!r}; it takes a version or a time")
+        return access.changes(start, end, columns, predicate)
+
+    def load_cdf(
+        self,
+        starting_version: int = 0,
+        ending_version: int | None = None,
+        starting_timestamp: str | datetime | None = None,
+        ending_timestamp: str | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        allow_out_of_range: bool = False,
+    ) -> pa.RecordBatchReader:
+        """The rows of `changes`, with the arguments of `deltalake`. Of a starting version and a starting timestamp the
+        later one counts; an ending version is used before an ending timestamp. With `allow_out_of_range`, a range that
+        begins after the newest version has no rows instead of being an error."""
+        from delta_sidecar.log import travel
+
+        start = starting_version
+        if starting_timestamp is not None:
+            start = max(start, travel.version_from(self._store, self._snapshot, _milliseconds(starting_timestamp)))
+        try:
+            end = ending_timestamp if ending_version is None else ending_version
+            return self.changes(start, end, columns, predicate).to_reader()
+        except VersionAfterLatestError:
+            if not allow_out_of_range:
+                raise
+            return self._access.no_changes(columns, predicate).to_reader()
+
     # Its rows in an engine
 
     def to_duckdb(
@@ -678,7 +756,6 @@ class DeltaTable:
     create_write_transaction = _NotOffered("use the deltalake package, or write files with Spark or `sidecar ingest`")
     delete = _NotOffered(f"{_WRITERS} (DELETE FROM)")
     generate = _NotOffered(f"{_WRITERS} (GENERATE symlink_format_manifest)")
-    load_cdf = _NotOffered(f"it reads one version, not its changes: {_WRITERS} (readChangeFeed)")
     merge = _NotOffered(f"{_WRITERS} (MERGE INTO)")
     optimize = _NotOffered(f"{_WRITERS} (OPTIMIZE), or `sidecar maintain`")
     repair = _NotOffered("use the deltalake package, or FSCK REPAIR TABLE on Databricks")

@@ -6,6 +6,7 @@ this is the whole seam. Imports are in the methods: a listing needs no reader of
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from delta_sidecar.data.arrow_step import ArrowStep
     from delta_sidecar.data.file_bytes import Sources, StoreOpener
     from delta_sidecar.data.row_stream import RowStream
+    from delta_sidecar.log.change_range import ChangeRange
     from delta_sidecar.log.snapshot import Snapshot
     from delta_sidecar.predicates.arrow_tree import ParsedExpression
     from delta_sidecar.predicates.expression import Expression
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from delta_sidecar.scan.scan_position import ScanPosition
     from delta_sidecar.settings import Settings
     from delta_sidecar.storage.store import Store
+    from delta_sidecar.values.types import StructType
 
 Predicate: TypeAlias = "str | Filters | pc.Expression"
 """SQL text, tuples, or an expression of pyarrow."""
@@ -60,14 +63,25 @@ class TableAccess:
         if predicate is None:
             return None
         from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
-        from delta_sidecar.predicates.binding import bind_predicate
 
-        schema, partitions = self.snapshot.schema, self.snapshot.partition_columns
-        zone = self.settings.partition_timezone
         if is_arrow_expression(predicate):
             predicate = ParsedExpression(predicate)
+        return self._bound(predicate, self.snapshot.schema, self.snapshot.partition_columns)
+
+    def _bound(
+        self,
+        predicate: str | Filters | RowFilters | ParsedExpression,
+        schema: StructType,
+        partitions: Sequence[str],
+        now: int | None = None,
+    ) -> Expression | None:
+        """What a predicate says of files or rows of a schema."""
+        from delta_sidecar.predicates.arrow_tree import ParsedExpression
+        from delta_sidecar.predicates.binding import bind_predicate
+
+        zone = self.settings.partition_timezone
         if not isinstance(predicate, ParsedExpression):
-            return bind_predicate(predicate, schema, partitions, zone)
+            return bind_predicate(predicate, schema, partitions, zone, now)
         from delta_sidecar.predicates.arrow_expression import bind_expression
 
         return bind_expression(predicate, schema, partitions, zone)
@@ -140,14 +154,49 @@ class TableAccess:
             raise CorruptLogError(f"{self.location.text} has no schema: you can list its files, but not read rows")
         from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
+        schema = self.snapshot.schema
         conditions = [ParsedExpression(each) if is_arrow_expression(each) else each for each in predicates]
         bound = self.bind_all(conditions)
-        step = self._step([each for each in conditions if isinstance(each, ParsedExpression)], columns)
+        step = self._step([each for each in conditions if isinstance(each, ParsedExpression)], columns, schema)
         names = columns if step is None else step.names
         files = self.listing(bound, self.file_columns(names, bound))
         return self.rows(iter(files), names, bound, limit, store=store, step=step)
 
-    def _step(self, expressions: Sequence[ParsedExpression], columns: Sequence[str] | None) -> ArrowStep | None:
+    def changes(
+        self, start: int, end: int | None, columns: Sequence[str] | None, predicate: Predicate | None
+    ) -> RowStream:
+        """The rows that versions `start` … `end` changed."""
+        from delta_sidecar.log.change_range import change_range
+
+        limits = self.settings.commit_limits
+        return self._changes_of(change_range(self.snapshot, start, end, limits), columns, predicate)
+
+    def no_changes(self, columns: Sequence[str] | None, predicate: Predicate | None) -> RowStream:
+        """A stream without rows, with the schema of changes."""
+        from delta_sidecar.log.change_range import empty_range
+
+        return self._changes_of(empty_range(self.snapshot), columns, predicate)
+
+    def _changes_of(
+        self, changes: ChangeRange, columns: Sequence[str] | None, predicate: Predicate | None
+    ) -> RowStream:
+        from delta_sidecar.data.changes import change_schema, read_changes
+        from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
+
+        condition = ParsedExpression(predicate) if is_arrow_expression(predicate) else predicate
+        partitions, now = changes.end.metadata.partitionColumns, time.time_ns() // 1000
+
+        def bind(schema: StructType) -> Expression | None:
+            return None if condition is None else self._bound(condition, schema, partitions, now)
+
+        parsed = [condition] if isinstance(condition, ParsedExpression) else []
+        step = self._step(parsed, columns, change_schema(changes.end))
+        names = columns if step is None else step.names
+        return read_changes(changes, self.sources(), self.settings, columns=names, bind=bind, step=step)
+
+    def _step(
+        self, expressions: Sequence[ParsedExpression], columns: Sequence[str] | None, schema: StructType
+    ) -> ArrowStep | None:
         """What is left to do with the rows: pyarrow expressions are applied as a whole. None if there are none."""
         if not expressions:
             return None
@@ -158,7 +207,6 @@ class TableAccess:
         whole = expressions[0]
         if len(expressions) > 1:
             whole = ParsedExpression(reduce(and_, (each.expression for each in expressions)))
-        schema = self.snapshot.schema
         names = schema.names if columns is None else schema.select(columns).names
         return arrow_step(readable(schema), names, whole)
 

@@ -129,7 +129,7 @@ def test_what_the_page_says_to_use_instead_is_what_the_error_says() -> None:
     tools = {
         name: set(re.findall(r"deltalake|Spark|sidecar \w+", told)) for names, told in rows for name in named(names)
     }
-    assert len(tools) >= 15
+    assert len(tools) >= 14
     for name, told in tools.items():
         with pytest.raises(NotOfferedError) as raised:
             getattr(DeltaTable, name)()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.limits import CommitLimits
-from delta_sidecar.log.snapshot import _may_hold_state
+from delta_sidecar.log.snapshot import may_hold_state
 from delta_sidecar.testing import LogBuilder, add
 
 FILES = [
@@ -37,17 +37,17 @@ STATE = [
 def test_a_state_line_is_never_passed_over(lines: list[bytes], ends: bool, state: bytes, at: st.DataObject) -> None:
     place = at.draw(st.integers(0, len(lines)))
     block = b"\n".join([*lines[:place], state, *lines[place:]]) + (b"\n" if ends else b"")
-    assert _may_hold_state(block)
+    assert may_hold_state(block)
 
 
 @given(lines=st.lists(st.sampled_from(FILES), min_size=1, max_size=5), ends=st.booleans())
 def test_lines_of_files_are_passed_over(lines: list[bytes], ends: bool) -> None:
-    assert not _may_hold_state(b"\n".join(lines) + (b"\n" if ends else b""))
+    assert not may_hold_state(b"\n".join(lines) + (b"\n" if ends else b""))
 
 
 @pytest.mark.parametrize("block", [b"{}", b"x" * 7, b'{"add":{}}\n\n{"protocol":{}}\n'])
 def test_what_cannot_be_told_is_looked_at(block: bytes) -> None:
-    assert _may_hold_state(block)
+    assert may_hold_state(block)
 
 
 def test_a_broken_line_far_into_a_commit_is_named(tmp_path: Path) -> None:

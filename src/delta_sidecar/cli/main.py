@@ -146,6 +146,50 @@ def read(
         print_rows(opened, where, limit, columns, sink_of(json, output, file_format))
 
 
+_RANGE = "Range"
+
+
+@app.command(
+    short_help="Print the rows that versions changed.",
+    help="Print the rows that versions changed, oldest first, with what happened to each. The table needs a change "
+    "feed (delta.enableChangeDataFeed).",
+    epilog="Example: sidecar changes ./events --from 5 --json",
+)
+@given.table
+@option("--from", "start", type=click.IntRange(min=0), metavar="N", section=_RANGE, help="The first version.")
+@option("--since", metavar="TIME", section=_RANGE, help="The first version at or after this time.")
+@option(
+    "--to", "end", type=click.IntRange(min=0), metavar="N", section=_RANGE, help="The last version (default: newest)."
+)
+@given.where
+@given.columns
+@given.output
+@given.verbose
+@given.reader_option
+@given.storage_option
+@given.of_source
+def changes(
+    source: given.Source,
+    start: int | None,
+    since: str | None,
+    end: int | None,
+    where: str | None,
+    columns: list[str] | None,
+    json: bool,
+    output: str | None,
+    file_format: str | None,
+    verbose: bool,
+) -> None:
+    first = since if start is None else start
+    if first is None or (start is not None and since is not None):
+        raise click.UsageError("give the first version with --from, or its time with --since")
+    with _opened(source, verbose) as opened:
+        from delta_sidecar.cli.rows import print_changes
+        from delta_sidecar.cli.sinks import sink_of
+
+        print_changes(opened, first, end, where, columns, sink_of(json, output, file_format))
+
+
 @app.command(
     short_help="Show what a listing reads, and why.",
     help="Run a listing without printing the files, and show what it read, why, and what it cost.",

@@ -1,4 +1,4 @@
-"""`sidecar read`: the rows of a table, as JSON lines or as a table.
+"""`sidecar read` and `sidecar changes`: rows as JSON lines or as a table.
 
 JSON has few types. So decimals are strings (exact in every parser), timestamps are ISO 8601 with `Z` (without it, if
 they have no zone), dates are ISO, binary is base64, and NaN and the infinities are the strings `NaN`, `Infinity`,
@@ -20,6 +20,7 @@ import pyarrow.types as pat
 from delta_sidecar.cli.output import cut, write_table
 from delta_sidecar.cli.reports import log_rows
 from delta_sidecar.cli.sinks import Sink, write_result
+from delta_sidecar.data.row_stream import RowStream
 from delta_sidecar.table import DeltaTable
 
 _JSON_BATCH = 10_000
@@ -30,12 +31,29 @@ def print_rows(
 ) -> None:
     """Print or write the rows while they are being read."""
     with table.to_batches(columns, where, limit) as rows:
-        if sink.format is None:
-            numbers = [f.name for f in rows.schema if _is_number(f.type)]
-            write_table(rows.schema.names, _cells(rows), numbers)
-        else:
-            write_result(sink, "row", rows.schema, rows, (_objects(batch) for batch in _small(rows)))
-        log_rows(rows)
+        _print(rows, sink)
+
+
+def print_changes(
+    table: DeltaTable,
+    start: int | str,
+    end: int | None,
+    where: str | None,
+    columns: Sequence[str] | None,
+    sink: Sink,
+) -> None:
+    """Print or write the changed rows while they are being read."""
+    with table.changes(start, end, columns, where) as rows:
+        _print(rows, sink)
+
+
+def _print(rows: RowStream, sink: Sink) -> None:
+    if sink.format is None:
+        numbers = [f.name for f in rows.schema if _is_number(f.type)]
+        write_table(rows.schema.names, _cells(rows), numbers)
+    else:
+        write_result(sink, "row", rows.schema, rows, (_objects(batch) for batch in _small(rows)))
+    log_rows(rows)
 
 
 def _small(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

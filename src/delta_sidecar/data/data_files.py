@@ -21,21 +21,24 @@ FILE_COLUMNS: Final = ("path", "size", "partition_values", "deletion_vector")
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One live file of the table."""
+    """One file of the table, and which of its rows are wanted."""
 
     path: str
     """The log's own text."""
-    size: int
+    size: int | None
+    """None where the log does not say."""
     partition_values: Mapping[str, pa.Scalar | None]
     """Typed, by logical name, of the columns that are needed; None where the log's text cannot be read."""
     deletion_vector: Descriptor | None = None
+    only_in: Descriptor | None = None
+    """Of the rows that are not deleted, only those of this vector; None for all of them."""
     num_records: int | None = None
     """The rows in the file, deleted ones included, where the log says."""
 
     @property
     def live_records(self) -> int | None:
         """The rows that are not deleted, where the log says."""
-        if self.num_records is None:
+        if self.num_records is None or self.only_in is not None:
             return None
         return self.num_records - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
@@ -85,7 +88,7 @@ class DataFileList:
         )
         for path, size, values, vector, records in rows:
             descriptor = None if vector is None else Descriptor.from_row(vector)
-            yield DataFile(path, size or 0, values, descriptor, records)
+            yield DataFile(path, size or 0, values, descriptor, num_records=records)
 
     def _partition_values(self, batch: pa.RecordBatch) -> Iterator[dict[str, pa.Scalar | None]]:
         maps = batch.column("partition_values")

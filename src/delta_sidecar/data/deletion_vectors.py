@@ -34,6 +34,7 @@ from delta_sidecar.data.file_bytes import Sources, is_cut_short
 from delta_sidecar.data.z85 import z85_decode
 from delta_sidecar.errors import (
     CorruptDataError,
+    MissingDataError,
     ObjectNotFoundError,
     StorageError,
     UnsupportedFeatureError,
@@ -91,8 +92,8 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedRows:
-    """The deleted positions of one data file, sorted."""
+class _Positions:
+    """Positions of rows in one data file, sorted."""
 
     positions: NDArray[np.uint64]
 
@@ -100,9 +101,18 @@ class DeletedRows:
         return len(self.positions)
 
     def within(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The deleted positions in `[start, stop)`, counted from `start`."""
+        """The positions in `[start, stop)`, counted from `start`."""
         first, last = np.searchsorted(self.positions, np.array([start, stop], np.uint64))
         return self.positions[first:last].astype(np.int64) - start
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRows(_Positions):
+    """The rows of one data file that are deleted."""
+
+    def count(self, total: int) -> int:
+        """The rows that live, of so many in the file."""
+        return total - len(self)
 
     def kept(self, start: int, stop: int) -> NDArray[np.bool_] | None:
         """Which rows of `[start, stop)` live; None when all of them do."""
@@ -112,6 +122,33 @@ class DeletedRows:
         keep = np.ones(stop - start, dtype=np.bool_)
         keep[deleted] = False
         return keep
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows(_Positions):
+    """The only rows of one data file that count."""
+
+    def count(self, total: int) -> int:
+        """How many they are."""
+        return len(self)
+
+    def kept(self, start: int, stop: int) -> NDArray[np.bool_] | None:
+        """Which rows of `[start, stop)` count; None when all of them do."""
+        chosen = self.within(start, stop)
+        if len(chosen) == stop - start:
+            return None
+        keep = np.zeros(stop - start, dtype=np.bool_)
+        keep[chosen] = True
+        return keep
+
+
+def chosen_rows_of(only: Descriptor, hidden: Descriptor | None, sources: Sources) -> ChosenRows:
+    """The rows that are in one vector and not in another."""
+    chosen, others = deleted_rows_of(only, sources), deleted_rows_of(hidden, sources)
+    assert chosen is not None
+    if others is None:
+        return ChosenRows(chosen.positions)
+    return ChosenRows(np.setdiff1d(chosen.positions, others.positions, assume_unique=True))
 
 
 def deleted_rows_of(descriptor: Descriptor | None, sources: Sources) -> DeletedRows | None:
@@ -186,7 +223,7 @@ def _ranges(store: Store, path: str, frame: ByteRange, where: str) -> list[Buffe
     try:
         return store.get_ranges(path, [ByteRange(0, 1), frame])
     except ObjectNotFoundError:
-        raise CorruptDataError(f"{where} is missing; restore it or repair the table") from None
+        raise MissingDataError(f"{where} is missing; restore it or repair the table") from None
     except StorageError as error:
         if not is_cut_short(store, path, frame.end, error):
             raise

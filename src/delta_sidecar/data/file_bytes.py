@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from delta_sidecar.errors import (
     AccessDeniedError,
     CorruptDataError,
+    MissingDataError,
     ObjectNotFoundError,
     StorageError,
     StoreUnavailableError,
@@ -88,8 +89,9 @@ def is_cut_short(store: Store, path: str, size: int, error: StorageError) -> boo
 
 
 @contextmanager
-def open_parquet(sources: Sources, log_path: str, size: int) -> Iterator[OpenParquet]:
-    """The Parquet file a path in the log means. What is wrong with it is said with its name."""
+def open_parquet(sources: Sources, log_path: str, size: int | None) -> Iterator[OpenParquet]:
+    """The Parquet file a path in the log means; its size is asked for if it is None. What is wrong with it is said with
+    its name."""
     with naming(log_path), _bytes_of(sources, log_path, size) as source:
         parquet = pq.ParquetFile(
             source, pre_buffer=False, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False
@@ -98,13 +100,15 @@ def open_parquet(sources: Sources, log_path: str, size: int) -> Iterator[OpenPar
 
 
 @contextmanager
-def _bytes_of(sources: Sources, log_path: str, size: int) -> Iterator[pa.NativeFile | RangedFile]:
+def _bytes_of(sources: Sources, log_path: str, size: int | None) -> Iterator[pa.NativeFile | RangedFile]:
     store, path = sources.locate(log_path)
     local = store.local_path(path)
     if local is not None:
         with pa.memory_map(local) as mapped:
             yield mapped
-    elif size <= sources.small_file:
+        return
+    size = store.head(path).size if size is None else size
+    if size <= sources.small_file:
         yield pa.BufferReader(pa.py_buffer(store.get(path)))
     else:
         with _whole_object(store, path, size), RangedFile(store, path, size) as ranged:
@@ -126,7 +130,7 @@ def naming(log_path: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError, ObjectNotFoundError):
-        raise CorruptDataError(
+        raise MissingDataError(
             f"data file {log_path!r} is missing; restore it, or read a newer version if it was vacuumed"
         ) from None
     except PermissionError as error:

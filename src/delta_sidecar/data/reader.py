@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from delta_sidecar.arrays import booleans
 from delta_sidecar.data.data_files import DataFile
-from delta_sidecar.data.deletion_vectors import DeletedRows, deleted_rows_of
+from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, chosen_rows_of, deleted_rows_of
 from delta_sidecar.data.file_bytes import OpenParquet, Sources, open_parquet
 from delta_sidecar.data.file_columns import Columns, StoredColumns, stored_columns
 from delta_sidecar.data.groups import RowSpan, promising_groups, row_spans
@@ -44,12 +44,18 @@ _SMALLEST_BATCH = 1024
 class RowReader:
     """Reads the rows of a table's files, any number of them at once, in threads of the caller's."""
 
-    def __init__(self, request: RowRequest, sources: Sources, step: ArrowStep | None = None) -> None:
+    def __init__(
+        self,
+        request: RowRequest,
+        sources: Sources,
+        step: ArrowStep | None = None,
+        metrics: ReadMetrics | None = None,
+    ) -> None:
         self._request = request
         self._sources = sources
         self._step = step
         self._layouts = _ColumnsBySchema(request)
-        self.metrics = ReadMetrics()
+        self.metrics = metrics or ReadMetrics()
 
     @property
     def schema(self) -> pa.Schema:
@@ -83,11 +89,19 @@ class RowReader:
         return 0 if filtered else file.live_records or 0
 
     def _read_parquet(self, file: DataFile, constants: Mapping[str, pa.Scalar]) -> Iterator[pa.RecordBatch]:
-        deleted = deleted_rows_of(file.deletion_vector, self._sources)
+        choice = self._choice(file)
+        if isinstance(choice, ChosenRows) and not len(choice):
+            return
         with open_parquet(self._sources, file.path, file.size) as source:
             self.metrics.add(files_read=1)
             layout = self._layouts.of(source.parquet)
-            yield from _OpenFile(self._request, layout, source, constants, deleted, self.metrics).batches()
+            yield from _OpenFile(self._request, layout, source, constants, choice, self.metrics).batches()
+
+    def _choice(self, file: DataFile) -> DeletedRows | ChosenRows | None:
+        """Which rows of a file are wanted; None for all."""
+        if file.only_in is None:
+            return deleted_rows_of(file.deletion_vector, self._sources)
+        return chosen_rows_of(file.only_in, file.deletion_vector, self._sources)
 
 
 def _may_match_by_partition(request: RowRequest, constants: Mapping[str, pa.Scalar]) -> bool:
@@ -199,14 +213,15 @@ class _OpenFile:
     layout: ReadColumns
     source: OpenParquet
     constants: Mapping[str, pa.Scalar]
-    deleted: DeletedRows | None
+    choice: DeletedRows | ChosenRows | None
+    """None for all rows."""
     metrics: ReadMetrics
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = _Rows(self.request, self.constants)
         if not self.request.needs_files:
             total = self.source.parquet.metadata.num_rows
-            yield from rows.counted(total - (len(self.deleted) if self.deleted else 0))
+            yield from rows.counted(total if self.choice is None else self.choice.count(total))
             return
         for span in self._spans():
             self.metrics.add(row_groups_read=len(span.groups))
@@ -231,6 +246,8 @@ class _OpenFile:
     def _at_once(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
         """A span that fits the memory it may take: the columns already read for the predicate are kept."""
         keep, columns = self._live(span), Columns()
+        if not _any(keep):
+            return
         if keep is None and self.request.row_predicate is None and self.layout.is_direct:
             yield from rows.direct(self._table(span, self.layout.others))
             return
@@ -245,6 +262,8 @@ class _OpenFile:
     def _in_batches(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
         """A row group too large to hold: once over the predicate's columns, once more if a row matches."""
         keep = self._live(span)
+        if not _any(keep):
+            return
         if self.request.row_predicate is not None:
             chunks = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
             keep = _both(keep, pa.chunked_array([mask for masks in chunks for mask in masks], pa.bool_()))
@@ -258,7 +277,7 @@ class _OpenFile:
                 yield from rows.output(columns, count, kept)
 
     def _live(self, span: RowSpan) -> pa.ChunkedArray | None:
-        live = None if self.deleted is None else self.deleted.kept(span.start, span.start + span.count)
+        live = None if self.choice is None else self.choice.kept(span.start, span.start + span.count)
         return None if live is None else pa.chunked_array([booleans(live)])
 
     def _table(self, span: RowSpan, stored: StoredColumns) -> pa.Table:

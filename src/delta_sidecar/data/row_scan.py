@@ -60,7 +60,7 @@ def read_rows(
     """
     limit = checked_limit(limit)
     _check(threads=threads, memory_budget=memory_budget, batch_size=batch_size)
-    workers = threads or _default_threads(store)
+    workers = threads or default_threads(store)
     request = plan_request(
         schema,
         partition_columns,
@@ -69,7 +69,7 @@ def read_rows(
         predicate=predicate,
         limit=limit if step is None or step.filter is None else None,
         batch_size=batch_size,
-        group_bytes=max(_SMALLEST_GROUP_BYTES, min(_GROUP_BYTES, memory_budget // (2 * workers))),
+        group_bytes=group_bytes(memory_budget, workers),
     )
     reader = RowReader(request, Sources(store, open_other, (limits or ReaderLimits()).small_file), step)
     data_files = DataFileList(files, request.partition_fields, partition_timezone)
@@ -98,10 +98,16 @@ def reading_options(settings: Settings, batch_size: int | None = None) -> Readin
     }
 
 
-def _default_threads(store: Store) -> int:
+def default_threads(store: Store) -> int:
+    """The number of files read at once."""
     if not is_local(store):
         return _REMOTE_THREADS
     return max(os.cpu_count() or 1, _LOCAL_THREADS)
+
+
+def group_bytes(memory_budget: int, threads: int) -> int:
+    """The size up to which a row group is read whole."""
+    return max(_SMALLEST_GROUP_BYTES, min(_GROUP_BYTES, memory_budget // (2 * threads)))
 
 
 def _check(*, threads: int | None, memory_budget: int, batch_size: int) -> None:

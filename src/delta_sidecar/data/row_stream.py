@@ -14,22 +14,37 @@ from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.read_metrics import ReadMetrics
-from delta_sidecar.data.reader import RowReader
 from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
 
+F = TypeVar("F")
+F_co = TypeVar("F_co", covariant=True)
+F_contra = TypeVar("F_contra", contravariant=True)
 
-class FileSource(Protocol):
+
+class FileSource(Protocol[F_co]):
     """The list of files: an iterator that can be closed early."""
 
-    def __next__(self) -> DataFile: ...
+    def __next__(self) -> F_co: ...
 
     def close(self) -> None: ...
+
+
+class FileReader(Protocol[F_contra]):
+    """Reads the rows of files, any number of them at once."""
+
+    @property
+    def metrics(self) -> ReadMetrics: ...
+
+    def read(self, file: F_contra, /) -> Generator[pa.RecordBatch, None, None]: ...
+
+    def promised_rows(self, file: F_contra, /) -> int:
+        """The rows the file is sure to give."""
+        ...
 
 
 class RowStream(NotPickled):
@@ -48,7 +63,7 @@ class RowStream(NotPickled):
         {'id': [6, 7]}
     """
 
-    def __init__(self, work: RowWork, schema: pa.Schema, limit: int | None) -> None:
+    def __init__(self, work: RowWork[Any], schema: pa.Schema, limit: int | None) -> None:
         self.schema = schema
         self._work = work
         self._left = limit
@@ -132,11 +147,11 @@ class _Slot:
     error: BaseException | None = None
 
 
-class RowWork:
+class RowWork(Generic[F]):
     """What the threads of a stream share. They hold this and not the stream, so a forgotten stream ends them."""
 
     def __init__(
-        self, files: FileSource, reader: RowReader, *, threads: int, memory_budget: int, enough: int | None
+        self, files: FileSource[F], reader: FileReader[F], *, threads: int, memory_budget: int, enough: int | None
     ) -> None:
         self.reader = reader
         self._files = files
@@ -206,7 +221,7 @@ class RowWork:
         while (assignment := self._next_file()) is not None:
             self._fill(*assignment)
 
-    def _next_file(self) -> tuple[_Slot, DataFile] | None:
+    def _next_file(self) -> tuple[_Slot, F] | None:
         """The next file of the list, once the window has room for it."""
         with self._turn:
             with self._changed:
@@ -233,7 +248,7 @@ class RowWork:
                 self._slots.append(failed)
             self._changed.notify_all()
 
-    def _open(self, slot: _Slot, file: DataFile) -> None:
+    def _open(self, slot: _Slot, file: F) -> None:
         with self._changed:
             self._slots.append(slot)
             self._promised += self.reader.promised_rows(file)
@@ -242,7 +257,7 @@ class RowWork:
             else:
                 self._hire()
 
-    def _fill(self, slot: _Slot, file: DataFile) -> None:
+    def _fill(self, slot: _Slot, file: F) -> None:
         try:
             self._put_all(slot, self.reader.read(file))
         except BaseException as error:

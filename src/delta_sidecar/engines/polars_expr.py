@@ -116,8 +116,8 @@ def scalar_literal(scalar: pa.Scalar) -> pl.Expr:
 
 
 def _only_value(values: pl.Series) -> pl.Expr:
-    """The value of a series of one. A time goes as its count of units: as a datetime it would load the
-    time zones, which take 2 MB."""
+    """The value of a series of one. A time goes as its count of units: as a datetime it would load the time zones,
+    which take 2 MB."""
     import polars as pl
 
     is_time = isinstance(values.dtype, pl.Datetime)

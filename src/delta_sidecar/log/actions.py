@@ -140,6 +140,51 @@ class InfoLine(msgspec.Struct, gc=False):
     commitInfo: dict[str, Any] | None = None
 
 
+class ChangedAdd(msgspec.Struct, gc=False):
+    """An add, read for the rows that it inserts."""
+
+    path: str
+    size: int | None = None
+    partitionValues: dict[str, str | None] | None = None
+    deletionVector: DeletionVector | None = None
+    dataChange: bool = True
+
+
+class ChangedRemove(msgspec.Struct, gc=False):
+    """A remove, read for the rows that it deletes. Size and partition values may be missing."""
+
+    path: str
+    size: int | None = None
+    partitionValues: dict[str, str | None] | None = None
+    deletionVector: DeletionVector | None = None
+    dataChange: bool = True
+
+
+class ChangeData(msgspec.Struct, gc=False):
+    """The `cdc` action: a file of changed rows."""
+
+    path: str
+    size: int | None = None
+    partitionValues: dict[str, str | None] | None = None
+
+
+class ChangeInfo(msgspec.Struct, gc=False):
+    """What `commitInfo` says that matters to a change feed. Writers put what they like into it."""
+
+    operation: Any = None
+    operationMetrics: Any = None
+    inCommitTimestamp: Any = None
+
+
+class ChangeLine(msgspec.Struct, gc=False):
+    """A line of a commit, read for the rows that the commit changed."""
+
+    add: ChangedAdd | None = None
+    remove: ChangedRemove | None = None
+    cdc: ChangeData | None = None
+    commitInfo: ChangeInfo | None = None
+
+
 class TransactionLine(msgspec.Struct, gc=False):
     """A line of a commit, read only for applications' progress."""
 

@@ -302,13 +302,7 @@ class _StateFinder:
             self._metadata = self._metadata or known.metadata
 
     def _read_state(self, commit: CommitRange) -> None:
-        blocks = self._discovery.commits.blocks(commit.file)
-        protocol: Protocol | None = None
-        metadata: Metadata | None = None
-        for lines in decode_lines(blocks, StateLine, commit.file.path, _may_hold_state):
-            for line in lines:
-                protocol = line.protocol or protocol
-                metadata = line.metaData or metadata
+        protocol, metadata = state_of_commit(self._discovery.commits, commit)
         self._protocol = self._protocol or protocol
         self._metadata = self._metadata or metadata
 
@@ -336,7 +330,18 @@ class _StateFinder:
         self._segment = self._without_doubtful(segment)
 
 
-def _may_hold_state(block: bytes) -> bool:
+def state_of_commit(commits: CommitBytes, commit: CommitRange) -> tuple[Protocol | None, Metadata | None]:
+    """The protocol and metadata that a commit sets; None for what it leaves as it was."""
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    for lines in decode_lines(commits.blocks(commit.file), StateLine, commit.file.path, may_hold_state):
+        for line in lines:
+            protocol = line.protocol or protocol
+            metadata = line.metaData or metadata
+    return protocol, metadata
+
+
+def may_hold_state(block: bytes) -> bool:
     """Whether a block may hold a protocol or metadata line, judged by how its lines begin."""
     at = 0
     while at < len(block):
@@ -357,7 +362,12 @@ _OTHER_ACTIONS = tuple(
 def newest_first(commits: Sequence[CommitRange], held: CommitBytes, ahead: int | None = None) -> Iterator[CommitRange]:
     """Commits from the newest to the oldest. The next `ahead` are fetched meanwhile, by default as many as `held`
     allows."""
-    backwards, ahead = list(reversed(commits)), ahead or held.limits.parallelism
-    for position, commit in enumerate(backwards):
-        held.prefetch(c.file for c in backwards[position : position + ahead])
+    return fetched_ahead(list(reversed(commits)), held, ahead)
+
+
+def fetched_ahead(commits: Sequence[CommitRange], held: CommitBytes, ahead: int | None = None) -> Iterator[CommitRange]:
+    """Commits in their order, as `newest_first` gives them in the other."""
+    ahead = ahead or held.limits.parallelism
+    for position, commit in enumerate(commits):
+        held.prefetch(c.file for c in commits[position : position + ahead])
         yield commit

@@ -23,12 +23,26 @@ _SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 
 def version_at(store: Store, head: Snapshot, instant_ms: int) -> int:
     """The newest version at or before an instant; `head` is the newest snapshot."""
+    return _clock(store, head).version_at(instant_ms)
+
+
+def version_from(store: Store, head: Snapshot, instant_ms: int) -> int:
+    """The oldest version at or after an instant; the one after `head` if there is none."""
+    return _clock(store, head).version_from(instant_ms)
+
+
+def version_until(store: Store, head: Snapshot, instant_ms: int) -> int:
+    """The newest version at or before an instant, which may be after `head`."""
+    return _clock(store, head).version_until(instant_ms)
+
+
+def _clock(store: Store, head: Snapshot) -> _Clock:
     listing = list_log(store, 0)
     first = _first_rebuildable(listing, head.version)
     versions = [v for v in range(first, head.version + 1) if v in listing.commits]
     if not versions:
         raise VersionNotFoundError(f"no commit of {store.root_uri} is left to find a time; give a version number")
-    return _Clock(store, head.metadata, listing, versions).version_at(instant_ms)
+    return _Clock(store, head.metadata, listing, versions)
 
 
 def _first_rebuildable(listing: LogListing, head: int) -> int:
@@ -51,20 +65,27 @@ class _Clock:
         self._since_ms = int(properties.get(_SINCE_TIMESTAMP, 0)) if enabled else None
 
     def version_at(self, instant_ms: int) -> int:
-        by_commit = [v for v in self._versions if self._since is not None and v >= self._since]
-        by_file = [v for v in self._versions if self._since is None or v < self._since]
-        self._check_not_after_head(instant_ms)
-        if by_commit and (not by_file or instant_ms >= (self._since_ms or 0)):
-            version = self._last_in_commit(by_commit, instant_ms)
-        else:
-            version = _last_by_file(self._file_times(by_file), instant_ms)
+        if instant_ms > self._time(self._versions[-1]):
+            raise self._out_of_bounds(instant_ms)
+        return self.version_until(instant_ms)
+
+    def version_until(self, instant_ms: int) -> int:
+        version = self._last(instant_ms)
         if version is None:
             raise self._out_of_bounds(instant_ms)
         return version
 
-    def _check_not_after_head(self, instant_ms: int) -> None:
-        if instant_ms > self._time(self._versions[-1]):
-            raise self._out_of_bounds(instant_ms)
+    def version_from(self, instant_ms: int) -> int:
+        before = self._last(instant_ms - 1)
+        return self._versions[0] if before is None else before + 1
+
+    def _last(self, instant_ms: int) -> int | None:
+        """The newest version at or before an instant; None if there is none."""
+        by_commit = [v for v in self._versions if self._since is not None and v >= self._since]
+        by_file = [v for v in self._versions if self._since is None or v < self._since]
+        if by_commit and (not by_file or instant_ms >= (self._since_ms or 0)):
+            return self._last_in_commit(by_commit, instant_ms)
+        return _last_by_file(self._file_times(by_file), instant_ms)
 
     def _time(self, version: int) -> int:
         if self._since is not None and version >= self._since:

@@ -161,8 +161,10 @@ def domain_metadata(domain: str = "app.domain", configuration: str = "{}", remov
     return {"domainMetadata": {"domain": domain, "configuration": configuration, "removed": removed}}
 
 
-def cdc(path: str = "_change_data/cdc-0.parquet", size: int = 10) -> Action:
-    return {"cdc": {"path": path, "partitionValues": {}, "size": size, "dataChange": False}}
+def cdc(
+    path: str = "_change_data/cdc-0.parquet", size: int = 10, partition: Mapping[str, str | None] | None = None
+) -> Action:
+    return {"cdc": {"path": path, "partitionValues": dict(partition or {}), "size": size, "dataChange": False}}
 
 
 def unknown_action(name: str = "fromTheFuture", **body: Any) -> Action:
