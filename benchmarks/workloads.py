@@ -37,6 +37,7 @@ READER_MODULES = (
     "pyarrow.parquet",
     "delta_sidecar.table",
     "delta_sidecar.index.read.index_base",
+    "delta_sidecar.index.read.manifests",
     "delta_sidecar.index.read.part_bounds",
     "delta_sidecar.index.read.part_merge",
     "delta_sidecar.listing.checkpoint_plan",

@@ -62,10 +62,11 @@ class TableAccess:
         """What a predicate says of files: of a pyarrow expression what is understood."""
         if predicate is None:
             return None
-        from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
+        if not isinstance(predicate, (str, list, tuple)):
+            from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
-        if is_arrow_expression(predicate):
-            predicate = ParsedExpression(predicate)
+            if is_arrow_expression(predicate):
+                predicate = ParsedExpression(predicate)
         return self._bound(predicate, self.snapshot.schema, self.snapshot.partition_columns)
 
     def _bound(
@@ -75,16 +76,19 @@ class TableAccess:
         partitions: Sequence[str],
         now: int | None = None,
     ) -> Expression | None:
-        """What a predicate says of files or rows of a schema."""
-        from delta_sidecar.predicates.arrow_tree import ParsedExpression
+        """What a predicate says of files or rows of a schema. Text and tuples load nothing that is made for pyarrow's
+        expressions."""
+        zone = self.settings.partition_timezone
+        if not isinstance(predicate, (str, list, tuple)):
+            from delta_sidecar.predicates.arrow_tree import ParsedExpression
+
+            if isinstance(predicate, ParsedExpression):
+                from delta_sidecar.predicates.arrow_expression import bind_expression
+
+                return bind_expression(predicate, schema, partitions, zone)
         from delta_sidecar.predicates.binding import bind_predicate
 
-        zone = self.settings.partition_timezone
-        if not isinstance(predicate, ParsedExpression):
-            return bind_predicate(predicate, schema, partitions, zone, now)
-        from delta_sidecar.predicates.arrow_expression import bind_expression
-
-        return bind_expression(predicate, schema, partitions, zone)
+        return bind_predicate(predicate, schema, partitions, zone, now)
 
     def bind_all(self, predicates: Iterable[Predicate | RowFilters | ParsedExpression | None]) -> Expression | None:
         """What predicates say of files together."""

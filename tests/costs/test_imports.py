@@ -79,5 +79,6 @@ def test_the_first_file_of_a_checkpoint(events: Path) -> None:
 
 def test_a_predicate_brings_what_it_needs(events: Path) -> None:
     loaded = loaded_after(first_file(events, "'id >= 0'"))
+    assert own(loaded, ("delta_sidecar.predicates.arrow_",)) == set(), "those are for expressions of pyarrow"
     assert loaded.isdisjoint(NEVER)
     assert own(loaded, OF_OTHERS) == set()
