@@ -11,6 +11,7 @@ EXAMPLES ?= 20000
 CASES ?= 10000
 ROUNDS ?= 20
 WORKERS ?= 2
+CHECK_WORKERS ?= 3
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
 LADDER_ARGS ?=
@@ -45,7 +46,7 @@ test: setup lint ## Lint, types, import rules, and all tests
 
 .PHONY: check
 check: lint ## Lint, and the tests that need no server, with fewer random cases: for every change
-	$(BIN)/python -m pytest -n logical --dist loadgroup -m "not server and not slow" --hypothesis-profile check $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(CHECK_WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check $(PYTEST_ARGS)
 
 .PHONY: lowest
 lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares

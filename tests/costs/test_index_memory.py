@@ -22,6 +22,10 @@ WIDE = Table(HOURLY, stat_columns=1_000)
 WIDE_FILES = 5_000
 
 
+pytestmark = pytest.mark.xdist_group("index-memory")
+"""A table of a million files is made once."""
+
+
 @pytest.fixture(scope="module")
 def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("million")

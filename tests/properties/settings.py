@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 VARIABLE = "DELTA_SIDECAR_EXAMPLES"
-LEAST = 15
+LEAST = 10
 """Cases of a property that `make check` does not go below."""
 SHARD = 1000
 """Cases of one test function: more of them are split, so that workers share them."""

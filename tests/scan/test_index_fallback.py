@@ -59,7 +59,9 @@ some_damages = pytest.mark.parametrize(
 bases = pytest.mark.parametrize(
     "checkpoint", [None, 2, *(pytest.param(version, marks=pytest.mark.slow) for version in (INDEXED, HEAD - 1))]
 )
-with_vectors = pytest.mark.parametrize("vectors", [False, True], ids=["plain", "vectors"])
+with_vectors = pytest.mark.parametrize(
+    "vectors", [pytest.param(False, id="plain", marks=SLOW), pytest.param(True, id="vectors")]
+)
 
 
 @pytest.fixture(autouse=True)
