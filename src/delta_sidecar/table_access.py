@@ -62,16 +62,11 @@ class TableAccess:
         """What a predicate says of files: of a pyarrow expression what is understood."""
         if predicate is None:
             return None
-        if not isinstance(predicate, (str, list, tuple)):
-            from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
-
-            if is_arrow_expression(predicate):
-                predicate = ParsedExpression(predicate)
         return self._bound(predicate, self.snapshot.schema, self.snapshot.partition_columns)
 
     def _bound(
         self,
-        predicate: str | Filters | RowFilters | ParsedExpression,
+        predicate: Predicate | RowFilters | ParsedExpression,
         schema: StructType,
         partitions: Sequence[str],
         now: int | None = None,
@@ -80,8 +75,10 @@ class TableAccess:
         expressions."""
         zone = self.settings.partition_timezone
         if not isinstance(predicate, (str, list, tuple)):
-            from delta_sidecar.predicates.arrow_tree import ParsedExpression
+            from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
+            if is_arrow_expression(predicate):
+                predicate = ParsedExpression(predicate)
             if isinstance(predicate, ParsedExpression):
                 from delta_sidecar.predicates.arrow_expression import bind_expression
 

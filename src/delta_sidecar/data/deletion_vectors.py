@@ -111,7 +111,7 @@ class DeletedRows(_Positions):
     """The rows of one data file that are deleted."""
 
     def count(self, total: int) -> int:
-        """The rows that live, of so many in the file."""
+        """The number of live rows in a file of `total` rows."""
         return total - len(self)
 
     def kept(self, start: int, stop: int) -> NDArray[np.bool_] | None:
