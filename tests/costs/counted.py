@@ -1,4 +1,4 @@
-"""A table behind a store that counts, and that is slow enough to tell round trips apart."""
+"""A table behind a store that counts, and that answers in turns to tell round trips apart."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.storage import open_store
-from delta_sidecar.testing.stores import CountingStore, SlowStore
-
-LATENCY_S = 0.1
-"""Far more than threads need to start, so that requests made together overlap."""
+from delta_sidecar.testing.stores import CountingStore, InStepStore
 
 
-def counted(root: Path, latency_s: float = 0.0) -> CountingStore:
+def counted(root: Path, *, in_step: bool = False) -> CountingStore:
+    """In step, round trips can be counted."""
     store = open_store(str(root))
-    return CountingStore(SlowStore(store, latency_s) if latency_s else store)
+    return CountingStore(InStepStore(store) if in_step else store)
 
 
 def opened(store: CountingStore, **arguments: Any) -> DeltaTable:

@@ -63,7 +63,7 @@ def test_an_exact_limit_does_not_look_for_more(tmp_path: Path) -> None:
 
 
 def test_a_stream_closed_in_the_tail_asks_no_more(long_tail: LogBuilder) -> None:
-    store = counted(long_tail.crc().root, latency_s=0.02)
+    store = counted(long_tail.crc().root, in_step=True)
     table = opened(store)
     with table.scan_files(strategy="reverse") as scan:
         next(iter(scan))
@@ -76,7 +76,7 @@ def test_a_stream_closed_in_the_base_asks_no_more(tmp_path: Path) -> None:
     noise = random.Random(7)
     built = LogBuilder(tmp_path).commit(*(add(f"{noise.randbytes(800).hex()}.parquet") for _ in range(20_000)))
     built.checkpoint(row_group_size=2_000).commit(add("new.parquet")).crc()
-    store = counted(tmp_path, latency_s=0.02)
+    store = counted(tmp_path, in_step=True)
     with opened(store, options={"delta.sidecar.batch_size": 1_000}).scan_files(strategy="reverse") as scan:
         batches = iter(scan)
         assert next(batches).num_rows == 1

@@ -18,7 +18,7 @@ from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.ranges import DEFAULT_GAP
 from delta_sidecar.testing.stores import CountingStore, Request
-from tests.costs.counted import LATENCY_S, counted, opened
+from tests.costs.counted import counted, opened
 from tests.costs.made_index import made_index
 from tests.index.models import manifest_at
 
@@ -123,14 +123,14 @@ def test_of_a_large_stats_file_come_the_footer_and_the_chunks(wide: Path) -> Non
 
 
 def test_two_trips_to_what_a_large_stats_file_tells(wide: Path) -> None:
-    store = counted(wide, LATENCY_S)
+    store = counted(wide, in_step=True)
     assert listed(store, predicate=f"{LAST} and m1 < 0") == 0
     assert store.round_trips() == 4, "the hints; the listing and the manifest; the footer; the chunks"
     assert asked(store, ".core.parquet") == []
 
 
 def test_footers_and_chunks_of_several_parts_are_fetched_side_by_side(wide: Path) -> None:
-    store = counted(wide, LATENCY_S)
+    store = counted(wide, in_step=True)
     assert listed(store, predicate="m1 < 0") == 0
     assert len(asked(store, ".stats.parquet")) >= 2 * len(parts(wide))
     assert store.round_trips() == 4

@@ -14,7 +14,7 @@ from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, S
 from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.stores import CountingStore
-from tests.costs.counted import LATENCY_S, counted, opened
+from tests.costs.counted import counted, opened
 from tests.costs.hourly import FILES, bucket, hourly, moment, parts_asked, parts_of, paths
 
 
@@ -36,9 +36,9 @@ def manifests(store: CountingStore) -> set[str]:
 def settled(store: CountingStore) -> list[str]:
     """All that was asked for, once nothing is under way any more."""
     known = -1
-    while known != len(store.requests):
+    while store.under_way or known != len(store.requests):
         known = len(store.requests)
-        time.sleep(2 * LATENCY_S)
+        time.sleep(0.1)
     return store.paths()
 
 
@@ -53,7 +53,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_two_trips_to_the_first_file(tmp_path: Path, layout: dict[str, int]) -> None:
     hourly(tmp_path, head=12, **layout)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     files = opened(store).file_infos()
     assert next(files).path in paths(12)
     assert store.round_trips() == 2, "the hints; the listing beside commits and manifests"
@@ -66,7 +66,7 @@ def test_two_trips_to_the_first_file(tmp_path: Path, layout: dict[str, int]) -> 
 def test_three_trips_to_the_first_file_of_the_base(tmp_path: Path, layout: dict[str, int]) -> None:
     at_once = ReaderLimits(parts=PartLimits(ahead=8))  # all parts: what is read ahead is no trip
     hourly(tmp_path, head=9, **layout)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     table = opened(store, limits=at_once)
     tail = paths(*range(layout["index"] + 1, 10))
     with table.scan_files() as scan:
@@ -81,7 +81,7 @@ def test_three_trips_to_the_first_file_of_the_base(tmp_path: Path, layout: dict[
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_every_request_of_a_whole_listing(tmp_path: Path, layout: dict[str, int]) -> None:
     hourly(tmp_path, head=9, **layout)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     assert {f.path for f in opened(store).file_infos()} == paths(*range(10))
     asked = Counter(settled(store))
     assert max(asked.values()) == 1, "nothing is asked for twice"
@@ -98,7 +98,7 @@ def test_every_request_of_a_whole_listing(tmp_path: Path, layout: dict[str, int]
 def test_an_older_index_costs_one_trip_for_the_commits_before_the_checkpoint(tmp_path: Path) -> None:
     """Commits are guessed at from the newer of the two hints on."""
     hourly(tmp_path, head=9, checkpoint=5, index=4)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     with opened(store).scan_files() as scan:
         assert set(next(iter(scan)).column("path").to_pylist()) == paths(5, 6, 7, 8, 9)
         assert store.round_trips() == 3
@@ -109,7 +109,7 @@ def test_an_older_index_costs_one_trip_for_the_commits_before_the_checkpoint(tmp
 def test_where_the_index_is_looked_for(tmp_path: Path) -> None:
     """The hint is in one directory; the checkpoint's own manifest is asked for in both."""
     hourly(tmp_path / "plain", head=9, checkpoint=2, index=5)
-    store = counted(tmp_path / "plain", LATENCY_S)
+    store = counted(tmp_path / "plain", in_step=True)
     opened(store)
     settled(store)
     assert manifests(store) == {
@@ -118,7 +118,7 @@ def test_where_the_index_is_looked_for(tmp_path: Path) -> None:
         f"{SIDECAR_INDEX}/v2.manifest.json",
     }
     hourly(tmp_path / "v2", head=9, index=5, v2=True)
-    store = counted(tmp_path / "v2", LATENCY_S)
+    store = counted(tmp_path / "v2", in_step=True)
     opened(store)
     settled(store)
     assert manifests(store) == {f"{SIDECAR_INDEX}/v5.manifest.json"}
@@ -130,7 +130,7 @@ def test_what_a_table_without_an_index_pays(tmp_path: Path) -> None:
         root = hourly(tmp_path / str(checkpoint), head=9, checkpoint=checkpoint)
         costs: dict[bool, tuple[int, set[str]]] = {}
         for enabled in (True, False):
-            store = counted(root, LATENCY_S)
+            store = counted(root, in_step=True)
             table = opened(store, options={"delta.sidecar.enabled": enabled})
             assert {f.path for f in table.file_infos()} == paths(*range(10))
             trips = store.round_trips()
@@ -171,7 +171,7 @@ LAST_HOUR = {
 
 @pytest.mark.parametrize(("predicate", "files"), LAST_HOUR.values(), ids=LAST_HOUR)
 def test_the_last_hour_is_one_part(indexed_head: Path, predicate: str, files: int) -> None:
-    store = counted(indexed_head, LATENCY_S)
+    store = counted(indexed_head, in_step=True)
     with opened(store).scan_files(predicate=predicate) as scan:
         found = scan.read_all().column("path").to_pylist()
     assert set(found) <= paths(9)
@@ -204,7 +204,7 @@ def test_a_range_reads_its_parts_newest_first(indexed_head: Path, predicate: str
 
 @pytest.mark.parametrize(("limit", "hours"), [(1, (9,)), (4, (9,)), (5, (9, 8)), (11, (9, 8, 7))])
 def test_a_limit_reads_the_parts_it_needs(indexed_head: Path, limit: int, hours: tuple[int, ...]) -> None:
-    store = counted(indexed_head, 0.02)
+    store = counted(indexed_head, in_step=True)
     found = [f.partition_values["_event_hour"] for f in opened(store).file_infos(limit=limit)]
     assert found == [bucket(hour) for hour in (9, 8, 7) for _ in range(FILES)][:limit]
     settled(store)
@@ -215,7 +215,7 @@ def test_a_limit_reads_the_parts_it_needs(indexed_head: Path, limit: int, hours:
 
 def test_a_limit_that_the_tail_fills_reads_no_part(tmp_path: Path) -> None:
     hourly(tmp_path, head=9, checkpoint=5, index=5)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     assert len(list(opened(store).file_infos(limit=FILES))) == FILES
     settled(store)
     assert parts_asked(store) == []
@@ -223,7 +223,7 @@ def test_a_limit_that_the_tail_fills_reads_no_part(tmp_path: Path) -> None:
 
 
 def test_a_stats_predicate_reads_stats_and_only_the_cores_with_a_match(indexed_head: Path) -> None:
-    store = counted(indexed_head, LATENCY_S)
+    store = counted(indexed_head, in_step=True)
     with opened(store).scan_files(predicate="m = 3") as scan:
         assert set(scan.read_all().column("path").to_pylist()) == paths(3)
     settled(store)
@@ -233,7 +233,7 @@ def test_a_stats_predicate_reads_stats_and_only_the_cores_with_a_match(indexed_h
 
 
 def test_a_bucket_narrows_which_stats_are_read(indexed_head: Path) -> None:
-    store = counted(indexed_head, LATENCY_S)
+    store = counted(indexed_head, in_step=True)
     found = opened(store).file_infos(predicate=f"_event_hour >= '{bucket(7)}' and m = 8")
     assert {f.path for f in found} == paths(8)
     settled(store)
@@ -260,7 +260,7 @@ def test_the_stats_of_files_cost_one_file_more_a_part(indexed_head: Path) -> Non
 @pytest.mark.parametrize("predicate", [None, "m >= 0"], ids=["all files", "a stats predicate"])
 def test_a_closed_stream_asks_no_more(tmp_path: Path, predicate: str | None) -> None:
     hourly(tmp_path, head=29, checkpoint=29, index=29)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     taken = shared_read_ahead.taken
     with opened(store).scan_files(predicate=predicate) as scan:
         next(iter(scan))
@@ -278,5 +278,5 @@ def test_a_closed_stream_asks_no_more(tmp_path: Path, predicate: str | None) -> 
 @pytest.mark.parametrize("predicate", [None, "m >= 0"], ids=["all files", "a stats predicate"])
 def test_a_whole_listing_gives_its_read_ahead_back(indexed_head: Path, predicate: str | None) -> None:
     taken = shared_read_ahead.taken
-    assert len(list(opened(counted(indexed_head, 0.01)).file_infos(predicate=predicate))) == 10 * FILES
+    assert len(list(opened(counted(indexed_head, in_step=True)).file_infos(predicate=predicate))) == 10 * FILES
     assert shared_read_ahead.taken == taken

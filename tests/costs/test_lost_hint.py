@@ -13,7 +13,7 @@ from delta_sidecar import DeltaTable
 from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.store import LIST_PAGE
-from tests.costs.counted import LATENCY_S, counted, opened
+from tests.costs.counted import counted, opened
 from tests.costs.hourly import hourly, paths
 
 
@@ -59,7 +59,7 @@ def test_a_lost_hint_costs_one_trip(tmp_path: Path) -> None:
     """The names of manifests come with the listing; the manifest is one request, in a trip of its own."""
     hourly(tmp_path, head=9, index=5)
     (tmp_path / SIDECARS / "_last_index").unlink()
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     opened(store)
     assert store.counts()["list"] == 1
     assert [path for path in store.paths() if "manifest" in path] == [f"{SIDECARS}/v5.manifest.json"]

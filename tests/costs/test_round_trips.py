@@ -8,7 +8,7 @@ from pathlib import Path
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
-from tests.costs.counted import LATENCY_S, commits_asked, counted, opened
+from tests.costs.counted import commits_asked, counted, opened
 
 
 def log(root: Path, checkpoint: int | None, head: int, crc: bool = False) -> LogBuilder:
@@ -28,7 +28,7 @@ def answered(store: CountingStore) -> Counter[str]:
 
 def test_no_checkpoint_two_trips_to_every_file(tmp_path: Path) -> None:
     log(tmp_path, None, head=2)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     table = opened(store)
     assert store.round_trips() == 2, "the hint that is not there; the listing beside commits 0 to 7"
     assert answered(store) == {"list": 1, "stream": 3}
@@ -40,7 +40,7 @@ def test_no_checkpoint_two_trips_to_every_file(tmp_path: Path) -> None:
 
 def test_checkpoint_checksum_and_short_tail_three_trips_to_the_first_file(tmp_path: Path) -> None:
     log(tmp_path, checkpoint=10, head=14, crc=True)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     files = opened(store).file_infos(strategy="reverse")
     assert next(files).path == "f14.parquet"
     assert store.round_trips() == 3, "the hint; the listing beside commits 11 to 18; the checksum"
@@ -52,7 +52,7 @@ def test_checkpoint_checksum_and_short_tail_three_trips_to_the_first_file(tmp_pa
 
 def test_without_checksum_the_checkpoint_is_asked_for_metadata(tmp_path: Path) -> None:
     log(tmp_path, checkpoint=10, head=14)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     files = opened(store).file_infos(strategy="reverse")
     assert next(files).path == "f14.parquet"
     trips, counts = store.round_trips(), answered(store)
@@ -64,7 +64,7 @@ def test_without_checksum_the_checkpoint_is_asked_for_metadata(tmp_path: Path) -
 def test_metadata_in_the_tail_needs_no_checkpoint(tmp_path: Path) -> None:
     built = log(tmp_path, checkpoint=10, head=11)
     built.protocol(reader=1, writer=2).metadata({"y": "long"}).commit(add("f12.parquet"))
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     files = opened(store).file_infos(strategy="reverse")
     assert next(files).path == "f12.parquet"
     assert store.round_trips() == 2
@@ -74,7 +74,7 @@ def test_metadata_in_the_tail_needs_no_checkpoint(tmp_path: Path) -> None:
 
 def test_the_first_file_does_not_wait_for_a_long_tail(tmp_path: Path) -> None:
     log(tmp_path, checkpoint=1, head=60, crc=True)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     files = opened(store).file_infos()
     assert next(files).path == "f60.parquet"
     assert store.round_trips() == 3, "the hint; the listing; the checksum beside the newest commit"
@@ -83,7 +83,7 @@ def test_the_first_file_does_not_wait_for_a_long_tail(tmp_path: Path) -> None:
 
 def test_a_long_tail_is_fetched_in_parallel(tmp_path: Path) -> None:
     log(tmp_path, checkpoint=1, head=29, crc=True)
-    store = counted(tmp_path, LATENCY_S)
+    store = counted(tmp_path, in_step=True)
     assert len(list(opened(store).file_infos())) == 30
     assert commits_asked(store) == list(range(29, 1, -1))
     requests = [p for p in store.paths() if p.endswith(".json") and "manifest" not in p]

@@ -6,6 +6,7 @@ import io
 import random
 import threading
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -15,17 +16,17 @@ import pytest
 from delta_sidecar.errors import ObjectNotFoundError, StoreUnavailableError
 from delta_sidecar.storage import Buffer, ByteRange, Store, open_store
 from delta_sidecar.storage.ranged_file import RangedFile
-from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, SlowStore
+from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, InStepStore, SlowStore
 
 K = 1 << 10
 M = 1 << 20
 DATA = random.Random(0).randbytes(6 * M + 123)
 
 
-def stored(data: bytes = DATA, latency: float = 0.0) -> CountingStore:
+def stored(paced: Callable[[Store], Store] = lambda store: store, data: bytes = DATA) -> CountingStore:
     store = open_store(f"memory://{uuid.uuid4().hex}")
     store.put_if_absent("f", data)
-    return CountingStore(SlowStore(store, latency) if latency else store)
+    return CountingStore(paced(store))
 
 
 def opened(store: Store, size: int = len(DATA), **options: int) -> RangedFile:
@@ -66,7 +67,7 @@ def test_any_reads_give_the_right_bytes(seed: int) -> None:
 
 
 def test_a_small_object_is_one_request() -> None:
-    store = stored(DATA[: 500 * K])
+    store = stored(data=DATA[: 500 * K])
     file = opened(store, 500 * K)
     file.prepare([ByteRange(0, 10), ByteRange(400 * K, 10)])
     for start in (499 * K, 0, 200 * K, 100):
@@ -99,7 +100,7 @@ def test_planned_streams_read_each_byte_once() -> None:
 
 
 def test_the_next_blocks_are_on_their_way_while_one_is_read() -> None:
-    store = stored(latency=0.01)
+    store = stored(InStepStore)
     streams(store, [ByteRange(0, 2 * M), ByteRange(3 * M, 2 * M)], block_size=512 * K, budget=8 * M)
     assert store.counts() == {"range": 8}
     assert store.round_trips() <= 4
@@ -133,7 +134,7 @@ def test_a_footer_is_read_alone() -> None:
 
 
 def test_an_unplanned_stream_is_noticed() -> None:
-    store = stored(latency=0.01)
+    store = stored(InStepStore)
     with opened(store, block_size=256 * K) as file:
         while file.read(64 * K):
             pass
@@ -179,7 +180,7 @@ def test_a_failed_prefetch_reaches_the_reader() -> None:
 
 
 def test_many_threads() -> None:
-    file = opened(stored(latency=0.001), block_size=128 * K, budget=M)
+    file = opened(stored(lambda store: SlowStore(store, 0.001)), block_size=128 * K, budget=M)
     file.prepare([ByteRange(i * M, M) for i in range(6)])
 
     def stream(index: int) -> bytes:
@@ -192,7 +193,7 @@ def test_many_threads() -> None:
 def test_readers_on_the_request_pool_itself_do_not_wait_for_each_other() -> None:
     from delta_sidecar.flow.pool import request_pool
 
-    file = opened(stored(latency=0.001), block_size=64 * K, budget=2 * M)
+    file = opened(stored(lambda store: SlowStore(store, 0.001)), block_size=64 * K, budget=2 * M)
     file.prepare([ByteRange(0, 6 * M)])
     answers = list(request_pool().map(lambda i: bytes(file.read_at(i * 64 * K, 64 * K)), range(96)))
     assert b"".join(answers) == DATA[: 6 * M]
@@ -215,7 +216,7 @@ def test_parquet_by_ranges() -> None:
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=100_000, compression="none", use_dictionary=False)
     data: Buffer = sink.getvalue()
-    store = stored(bytes(data))
+    store = stored(data=bytes(data))
     with opened(store, len(data), block_size=256 * K, budget=2 * M) as file:
         parquet = pq.ParquetFile(file, pre_buffer=False, buffer_size=32 * K)
         footer = store.bytes_read

@@ -13,7 +13,7 @@ from delta_sidecar.errors import ObjectNotFoundError, StoreUnavailableError
 from delta_sidecar.storage import ByteRange, Store, open_store
 from delta_sidecar.storage.options import RetryPolicy, StoreSettings
 from delta_sidecar.storage.retrying import RetryingStore
-from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, SlowStore
+from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, InStepStore, SlowStore
 from tests.storage.contract import StoreContract, listed, streamed
 
 
@@ -31,6 +31,12 @@ class TestSlowContract(StoreContract):
     @pytest.fixture
     def store(self) -> Store:
         return SlowStore(memory(), 0.0005)
+
+
+class TestInStepContract(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return InStepStore(memory(), 0.0005)
 
 
 class TestFaultyContract(StoreContract):
@@ -99,13 +105,30 @@ def test_a_stream_left_early_is_no_failure() -> None:
 def test_round_trips_count_parallel_requests_once() -> None:
     inner = memory()
     inner.put_if_absent("a", bytes(1_000_000))
-    store = CountingStore(SlowStore(inner, 0.03))
+    store = CountingStore(InStepStore(inner))
     store.get_ranges("a", [ByteRange(i * 200_000, 10) for i in range(4)])
     assert (store.counts()["range"], store.round_trips()) == (4, 1)
     store.get("a")
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(store.head, ["a", "a"]))
     assert (len(store.requests), store.round_trips()) == (7, 3)
+
+
+def test_requests_of_threads_that_start_late_are_answered_in_one_turn() -> None:
+    """Each is busy before it asks, all together for longer than the store's idle time."""
+    inner = memory()
+    inner.put_if_absent("a", b"0")
+    store = CountingStore(InStepStore(inner))
+
+    def late(seconds: float) -> None:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            pass
+        store.head("a")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(late, [0.0, 0.1, 0.2, 0.3]))
+    assert (len(store.requests), store.round_trips(), store.under_way) == (4, 1, 0)
 
 
 def test_near_ranges_are_one_request_on_a_local_store_too(tmp_path: Path) -> None:

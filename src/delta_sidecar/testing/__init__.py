@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from delta_sidecar.testing.actions import AddFile, DeletionVector, RemoveFile, add, remove
 from delta_sidecar.testing.model import TableState, replay
-from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, Request, SlowStore
+from delta_sidecar.testing.stores import CountingStore, Faults, FaultyStore, InStepStore, Request, SlowStore
 from delta_sidecar.testing.table_builder import LogBuilder
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "DeletionVector",
     "Faults",
     "FaultyStore",
+    "InStepStore",
     "LogBuilder",
     "RemoveFile",
     "Request",

@@ -12,8 +12,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from delta_sidecar.errors import StoreUnavailableError
 from delta_sidecar.storage.ranges import DEFAULT_GAP
@@ -79,13 +80,14 @@ class _Around:
 class CountingStore(_Around):
     """Records every request; a listing counts its pages.
 
-    Round trips are told from the times, so count around a `SlowStore` to see parallel requests overlap.
+    Round trips are told from the times, so count around an `InStepStore`, which makes parallel requests overlap.
     """
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self._lock = threading.Lock()
         self._requests: list[Request] = []
+        self._under_way = 0
         self._since = 0.0
 
     @property
@@ -93,6 +95,11 @@ class CountingStore(_Around):
         """The finished requests, in the order in which they began."""
         with self._lock:
             return sorted(self._requests, key=lambda r: r.t_start)
+
+    @property
+    def under_way(self) -> int:
+        """Requests that have begun and not ended."""
+        return self._under_way
 
     @property
     def bytes_read(self) -> int:
@@ -170,6 +177,8 @@ class CountingStore(_Around):
     @contextmanager
     def _recorded(self, verb: str, path: str, start: int = 0, length: int | None = None) -> Iterator[_Running]:
         running = _Running()
+        with self._lock:
+            self._under_way += 1
         began = time.perf_counter()
         failed = True
         try:
@@ -179,11 +188,11 @@ class CountingStore(_Around):
             failed = False
             raise
         finally:
-            if not running.unsent:
-                done = Request(verb, path, start, length, running.bytes, began, time.perf_counter(), failed)
-                with self._lock:
-                    if began >= self._since:
-                        self._requests.append(done)
+            done = Request(verb, path, start, length, running.bytes, began, time.perf_counter(), failed)
+            with self._lock:
+                self._under_way -= 1
+                if not running.unsent and began >= self._since:
+                    self._requests.append(done)
 
 
 class SlowStore(_Around):
@@ -193,40 +202,91 @@ class SlowStore(_Around):
         super().__init__(inner)
         self._latency = latency_s
 
-    def get(self, path: str) -> Buffer:
+    def _wait(self) -> None:
         time.sleep(self._latency)
+
+    def get(self, path: str) -> Buffer:
+        self._wait()
         return self._inner.get(path)
 
     def get_stream(self, path: str, chunk_size: int = 4 << 20, start: int = 0) -> Iterator[Buffer]:
-        time.sleep(self._latency)
+        self._wait()
         yield from self._inner.get_stream(path, chunk_size, start)
 
     def get_range(self, path: str, start: int, length: int) -> Buffer:
-        time.sleep(self._latency)
+        self._wait()
         return self._inner.get_range(path, start, length)
 
     def head(self, path: str) -> ObjectMeta:
-        time.sleep(self._latency)
+        self._wait()
         return self._inner.head(path)
 
     def list_after(self, prefix: str, offset: str = "", before: str = "") -> Iterator[list[ObjectMeta]]:
-        time.sleep(self._latency)
+        self._wait()
         for index, page in enumerate(self._inner.list_after(prefix, offset, before)):
             if index:
-                time.sleep(self._latency)
+                self._wait()
             yield page
 
     def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
-        time.sleep(self._latency)
+        self._wait()
         return self._inner.put_if_absent(path, data)
 
     def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
-        time.sleep(self._latency)
+        self._wait()
         return self._inner.replace(path, data, expected)
 
     def delete(self, path: str) -> None:
-        time.sleep(self._latency)
+        self._wait()
         self._inner.delete(path)
+
+
+class InStepStore(SlowStore):
+    """Answers requests in turns: all that wait, once the process has been idle for a moment.
+
+    What a reader asks for side by side then ends side by side, on a busy machine too, where a fixed latency would
+    take a thread that started late for one that waited for an answer.
+    """
+
+    _LONGEST_S = 5.0
+
+    def __init__(self, inner: Store, idle_s: float = 0.03) -> None:
+        super().__init__(inner, idle_s)
+        self._lock = threading.Lock()
+        self._begun = 0
+        self._turn: threading.Event | None = None
+
+    def _wait(self) -> None:
+        with self._lock:
+            self._begun += 1
+            turn, leads = self._turn or threading.Event(), self._turn is None
+            self._turn = turn
+        if not leads:
+            turn.wait()
+            return
+        self._wait_until_idle()
+        with self._lock:
+            self._turn = None
+        turn.set()
+
+    def _wait_until_idle(self) -> None:
+        """Or until a thread that never rests has been waited for long enough."""
+        idle_since = began = time.monotonic()
+        begun = self._begun
+        while time.monotonic() - idle_since < self._latency and time.monotonic() - began < self._LONGEST_S:
+            time.sleep(self._latency / 10)
+            if begun != self._begun or _others_at_work():
+                idle_since, begun = time.monotonic(), self._begun
+
+
+def _others_at_work() -> bool:
+    """Whether another thread of this process runs, or would if it had a processor."""
+    own = threading.get_native_id()
+    for thread in Path("/proc/self/task").glob("[0-9]*"):  # Empty where the system has none: time alone decides.
+        with suppress(OSError):
+            if int(thread.name) != own and (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
 
 
 @dataclass(slots=True)
