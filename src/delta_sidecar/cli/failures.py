@@ -97,6 +97,7 @@ def _unexpected(error: Exception, verbose: bool, secrets: Mapping[str, str]) -> 
         import traceback
 
         sys.stderr.write(without_secrets("".join(traceback.format_exception(error)), secrets))
+        sys.stderr.flush()
         return
     say_line(f"unexpected {type(error).__name__}: {error}; run again with --verbose for the traceback", secrets)
 
