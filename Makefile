@@ -41,12 +41,16 @@ demo: setup ## List a log of a million files beside deltalake; then ingest, inde
 	$(BIN)/python scripts/demo.py
 
 .PHONY: test
-test: setup lint ## Lint, types, import rules, and all tests
+test: setup lint ## Lint, types, import rules, and the tests: for every push
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not long" $(PYTEST_ARGS)
+
+.PHONY: thorough
+thorough: setup lint ## As `test`, and the long tests: many cases, processes that are killed; before a release
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 .PHONY: check
 check: lint ## Lint, and the tests that need no server, with fewer random cases: for every change
-	$(BIN)/python -m pytest -n $(CHECK_WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(CHECK_WORKERS) --dist loadgroup -m "not server and not slow and not long" --hypothesis-profile check $(PYTEST_ARGS)
 
 .PHONY: lowest
 lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares

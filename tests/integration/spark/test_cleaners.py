@@ -28,7 +28,10 @@ def age(root: Path, days: int) -> None:
             os.utime(path, (then, then))
 
 
-@pytest.mark.parametrize(("policy", "single"), [("classic", True), ("classic", False), ("v2", False)])
+@pytest.mark.parametrize(
+    ("policy", "single"),
+    [pytest.param("classic", True, marks=pytest.mark.long), ("classic", False), ("v2", False)],
+)
 def test_vacuum_and_log_cleanup_leave_the_index_alone(table: SparkTable, policy: str, single: bool) -> None:
     table.sql(
         "CREATE TABLE {t} (x LONG, p STRING) USING delta PARTITIONED BY (p) TBLPROPERTIES ("

@@ -121,6 +121,7 @@ def test_a_batch_is_ingested_by_the_command_on_the_cluster(cluster: SparkCluster
     assert sorted(verified(open_store(table))[0]) == live(table)
 
 
+@pytest.mark.long
 def test_an_executor_killed_in_the_middle_of_a_task_is_made_up_for(cluster: SparkCluster, tmp_path: Path) -> None:
     table, mark = written(tmp_path / "table"), tmp_path / "mark"
     driver = started(cluster.master, table, ["build"], cluster.settings, mark)
@@ -134,6 +135,7 @@ def test_an_executor_killed_in_the_middle_of_a_task_is_made_up_for(cluster: Spar
     assert sorted(verified(open_store(table))[0]) == live(table)
 
 
+@pytest.mark.long
 def test_a_build_killed_in_the_middle_leaves_the_old_index_and_the_next_one_completes(
     cluster: SparkCluster, tmp_path: Path
 ) -> None:

@@ -24,7 +24,7 @@ def write_minutes(path: Path) -> None:
     path.write_text("ts,id\n" + "\n".join(lines) + "\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_in_the_middle_of_a_batch(spark: SparkSession, tmp_path: Path) -> None:
     write_minutes(tmp_path / "events.csv")
     table = tmp_path / "table"

@@ -212,6 +212,7 @@ def with_environment(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, st
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.long
 def test_a_login_by_the_environment(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,7 +232,7 @@ def test_a_login_by_the_environment(
     assert not any(kafka.password in file.read_text() for file in table.glob("_delta_log/*.json"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stream_that_is_killed_takes_each_message_once(
     spark: SparkSession, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -68,6 +68,15 @@ ALSO_WHOLE = ("delete twice", "merge", "drop a column", "truncate")
 """After these the whole index is built, too: vectors, columns that came and went, nothing at all."""
 
 
+TELLING = ("delete twice", "merge", "drop a column", "overwrite a partition", "truncate", "replace the table")
+"""The others differ from these in what Spark does, not in what the builder does."""
+
+
+def _changes() -> Iterator[object]:
+    for change in CHANGES:
+        yield pytest.param(change, marks=[] if change in TELLING else [pytest.mark.long])
+
+
 @pytest.fixture(scope="module")
 def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
     """A table of three partitions and several files each, indexed as if it were large."""
@@ -88,7 +97,7 @@ def copy(original: SparkTable, tmp_path: Path) -> SparkTable:
     return SparkTable(original.spark, tmp_path / "table")
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", [*_changes()])
 def test_the_index_follows_a_change(copy: SparkTable, change: str) -> None:
     copy.sql(*CHANGES[change])
     report = build_on_top(copy)
@@ -145,6 +154,7 @@ def random_step(random: Random, version: int) -> str:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.long
 def test_random_changes_with_indexes_in_between(copy: SparkTable, seed: int) -> None:
     random, store = Random(seed), open_store(copy.root)
     for _ in range(7):

@@ -141,7 +141,7 @@ def run(found: Sequence[Writer], place: Path) -> None:
             writer.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_every_row_is_there_once(number: int, spark: SparkSession, tmp_path: Path) -> None:
     table, place = tmp_path / "table", tmp_path / "place"

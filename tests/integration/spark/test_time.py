@@ -142,7 +142,7 @@ def test_times_without_zone_have_a_bucket_of_their_own(table: SparkTable) -> Non
     assert len(ours.file_uris(predicate="ts >= TIMESTAMP_NTZ'2011-12-30 11:30:00'")) == len(ZONES)
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["ours", "older"])
+@pytest.mark.parametrize("older", [False, pytest.param(True, marks=pytest.mark.long)], ids=["ours", "older"])
 def test_the_bucket_is_the_same_from_every_zone(table: SparkTable, older: bool) -> None:
     """The older form has the next day's bucket where a zone skipped a day, and cuts seconds towards 1970."""
     from delta.tables import DeltaTable as SparkDelta
