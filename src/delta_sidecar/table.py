@@ -403,8 +403,8 @@ class DeltaTable:
         strategy: str | None = None,
     ) -> Iterator[FileInfo]:
         """The live files as objects, newest first, in an iterator that reads as it goes."""
-        scan = self.scan_files(predicate, columns, limit, strategy)
-        return _closing(scan)
+        named = None if columns is None else ("path", *columns)
+        return _closing(self.scan_files(predicate, named, limit, strategy))
 
     def file_uris(
         self,

@@ -57,6 +57,13 @@ def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
         ingest(tmp_path, tmp_path / "t", "ts", index="sometimes")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("table", "bad_rows"), [("t", "t"), ("t", "t/bad"), ("lake/t", "lake")])
+def test_bad_rows_have_a_table_of_their_own(tmp_path: Path, table: str, bad_rows: str) -> None:
+    """Cleaning up the outer table would delete the files of the inner one."""
+    with pytest.raises(OptionError, match="neither inside the other"):
+        ingest(tmp_path / "a.csv", tmp_path / table, "ts", bad_rows=tmp_path / bad_rows)
+
+
 def test_formats_by_name(tmp_path: Path) -> None:
     for name, expected in (
         ("a.parquet", "parquet"), ("b.json.gz", "json"), ("c.NDJSON", "json"), ("d.csv", "csv"), ("e.tsv.bz2", "csv"),

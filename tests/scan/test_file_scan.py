@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import ConsumedStreamError, DeltaSidecarError, InputError, OptionError
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
+from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import DeletionVector, add, remove
 from delta_sidecar.testing.table_builder import LogBuilder
 
@@ -58,6 +60,36 @@ def test_columns_come_in_the_order_asked_for(table: DeltaTable) -> None:
     with table.scan_files(columns=["num_records", "path"]) as scan:
         rows = scan.read_all()
     assert rows.to_pydict() == {"num_records": [2, 2, 2], "path": ["d", "c", "b"]}
+
+
+def test_a_listing_has_columns(table: DeltaTable) -> None:
+    with pytest.raises(OptionError, match="no columns"):
+        table.scan_files(columns=[])
+
+
+@pytest.mark.parametrize("columns", [[], ["tags"], ["size"], ["partition_values", "path"]])
+def test_file_infos_always_have_their_path(table: DeltaTable, columns: list[str]) -> None:
+    assert [f.path for f in table.file_infos(columns=columns)] == ["d", "c", "b"]
+
+
+def test_time_counts_from_the_first_batch_on(table: DeltaTable) -> None:
+    with table.scan_files() as scan:
+        time.sleep(0.5)
+        scan.read_all()
+    assert 0 < (scan.metrics.time_to_first_file_s or 0) <= scan.metrics.elapsed_s < 0.5
+
+
+def test_a_listing_that_has_returned_nothing_starts_again(tmp_path: Path) -> None:
+    """The tail is read and holds no match; then the checkpoint turns out to be gone."""
+    built = LogBuilder(tmp_path).metadata({"x": "long"})
+    built.commit(*(add(f"old-{number}", stats=stats(number, number)) for number in range(50)))
+    built.checkpoint().commit(add("new", stats=stats(1000, 1000)))
+    with DeltaTable(str(tmp_path)).scan_files("x = 7", strategy="reverse") as scan:
+        for file in (tmp_path / "_delta_log").glob("*checkpoint*"):
+            file.unlink()
+        shared_cache.clear()
+        assert scan.read_all()["path"].to_pylist() == ["old-7"]
+    assert (scan.metrics.files_considered, scan.metrics.files_pruned) == (51, 50)
 
 
 @pytest.mark.parametrize("columns", [["nonsense"], ["path", "Size"]])

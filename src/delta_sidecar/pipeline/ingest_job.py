@@ -285,8 +285,8 @@ def settings_of(
     check_time_format(time_format)
     place = parse_location(table)
     aside = None if bad_rows is None else parse_location(bad_rows)
-    if aside is not None and (aside == place or place.relative(aside) is not None):
-        raise OptionError("bad rows need a table of their own, outside the target table")
+    if aside is not None and (aside == place or place.relative(aside) is not None or aside.relative(place) is not None):
+        raise OptionError("bad rows need a table of their own: not the target table, and neither inside the other")
     return Settings(
         place.text,
         bucket_of_arguments(time_name(time_column), bucket, bucket_column),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from delta_sidecar.errors import UnknownColumnError, did_you_mean
+from delta_sidecar.errors import OptionError, UnknownColumnError, did_you_mean
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 
 def output_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns of a listing, as asked for; `UnknownColumnError` for one that no listing has."""
+    """The columns of a listing, as requested. `UnknownColumnError` for one that no listing has; `OptionError` for
+    none at all."""
     if columns is None:
         return DEFAULT_COLUMNS
+    if not columns:
+        raise OptionError("the listing has no columns; name at least one, or leave `columns` out")
     unknown = [name for name in columns if name not in FILE_SCHEMA.names]
     if unknown:
         near = did_you_mean(unknown[0], FILE_SCHEMA.names)

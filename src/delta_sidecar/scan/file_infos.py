@@ -57,21 +57,23 @@ class FileInfo(msgspec.Struct, gc=False, frozen=True):
     clustering_provider: str | None = None
 
 
+_MOST_KNOWN = 100_000
+"""Partitions whose mapping is shared before the memory is cleared."""
+
+
 def file_infos(batches: Iterable[pa.RecordBatch]) -> Iterator[FileInfo]:
-    """The rows of a listing as objects."""
+    """The rows of a listing as objects; it has the column `path`."""
     known: dict[tuple[str | None, ...], Mapping[str, str | None]] = {}
     for batch in batches:
-        columns = [
+        columns = [batch.column("path").to_pylist()]
+        columns += [
             _values(batch, name, known) if name in batch.schema.names else repeat(default)
-            for name, default in zip(FileInfo.__struct_fields__, _DEFAULTS, strict=True)
+            for name, default in zip(FileInfo.__struct_fields__[1:], FileInfo.__struct_defaults__, strict=True)
         ]
         # Trailing columns that are all default need not be passed at all.
-        while len(columns) > 1 and isinstance(columns[-1], repeat):
+        while isinstance(columns[-1], repeat):
             columns.pop()
         yield from map(FileInfo, *columns)
-
-
-_DEFAULTS: list[Any] = [None, None, None, _NO_VALUES, None, None, None, None, None, None, None]
 
 
 def _values(batch: pa.RecordBatch, name: str, known: dict[Any, Any]) -> Iterable[Any]:
@@ -111,7 +113,7 @@ def _by_runs(
 def _shared(known: dict[Any, Any], keys: tuple[str, ...], row: tuple[str | None, ...]) -> Mapping[str, str | None]:
     mapping: Mapping[str, str | None] | None = known.get(row)
     if mapping is None or tuple(mapping) != keys:
-        if len(known) >= 100_000:
+        if len(known) >= _MOST_KNOWN:
             known.clear()
         mapping = known[row] = PartitionValues(zip(keys, row, strict=True))
     return mapping

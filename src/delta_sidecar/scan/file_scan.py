@@ -62,6 +62,7 @@ class FileScan(NotPickled):
         strategy: str | None = None,
         after: ScanPosition | None = None,
     ) -> None:
+        began = time.perf_counter()
         request = FileRequest.of(snapshot, settings, predicate, columns, checked_limit(limit))
         if after is not None:
             check_position(after, snapshot, request, predicate)
@@ -77,10 +78,11 @@ class FileScan(NotPickled):
         self._live = self._plan.run()
         self._metrics = ScanMetrics(strategy=self._plan.strategy)
         self._store = snapshot.store
-        self._started = time.perf_counter()
         self._cost_before = _cost(snapshot)
         self._batches = self._run()
         self._reading = OneReading("listing of files")
+        self._planned_s = time.perf_counter() - began
+        self._started = began
 
     @property
     def plan(self) -> ScanPlan:
@@ -207,6 +209,8 @@ class FileScan(NotPickled):
 
     def _run(self) -> Generator[pa.RecordBatch]:
         emitted = 0
+        # What passes between the plan and the first batch is the caller's time.
+        self._started = time.perf_counter() - self._planned_s
         try:
             if self._request.limit == 0:
                 return
@@ -264,7 +268,7 @@ class FileScan(NotPickled):
             yielded = False
             try:
                 for live in self._live:
-                    yielded = True
+                    yielded = yielded or live.rows.num_rows > 0
                     yield live
                 return
             except ObjectNotFoundError as error:
@@ -274,6 +278,7 @@ class FileScan(NotPickled):
                     ) from None
                 _log.info("the log changed while it was read (%s); starting again", error)
                 self._live = self._planned_again()
+                self._metrics.files_considered = self._metrics.files_pruned = 0
 
     def _planned_again(self) -> LiveFiles:
         plan = self._plan

@@ -41,6 +41,7 @@ class ScanMetrics:
     mask_size: int = 0
     """File keys in newer commits, which hide rows of the base."""
     requests: int = 0
+    """Requests of the table's store since the scan was made; other scans of the same table count, too."""
     bytes_read: int = 0
     time_to_first_file_s: float | None = None
     elapsed_s: float = 0.0

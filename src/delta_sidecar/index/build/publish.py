@@ -65,6 +65,7 @@ def publish(snapshot: Snapshot, directory: str, manifest: Manifest, replace: boo
         try:
             store.replace(path, data, present.etag)
         except ObjectChangedError:
+            # Who published just now is newer than what was to be replaced.
             return publish(snapshot, directory, manifest)
     give_hint(store, directory, manifest.version, snapshot.listing.head)
     return manifest
