@@ -112,17 +112,17 @@ class PartRows:
 
     def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
         """The sort keys of the rows of a row group, as `PartOrder` compares them; null where they are unknown. `stats`
-        is the stats file where the key stands there (see `key_in_stats`)."""
+        is the stats file where the key stands there (see `is_sort_key_in_stats`)."""
         sort = self._layout.sort
         if stats is not None:
             rows = stats.read(range(stats.metadata.num_row_groups), stats.positions([("min", *sort.path)]))
             rows = rows.slice(self._offsets[group], self.group_rows[group])
             name = self._part.stats_name
         else:
-            rows = self._core.read([group], self._core.positions([key_path(self._layout)]))
+            rows = self._core.read([group], self._core.positions([sort_key_path(self._layout)]))
             name = self._part.core_name
         with guarded(name):
-            path = key_path(self._layout)
+            path = sort_key_path(self._layout)
             top = one_array(rows.column(path[0])) if path[0] in rows.column_names else None
             leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
             kind = key_type(sort)
@@ -130,8 +130,8 @@ class PartRows:
                 return key_array([None] * self.group_rows[group], kind)
             return in_key_type(without_nan(leaf), kind)
 
-    def keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
-        """Path and deletion vector of rows of the core."""
+    def file_keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
+        """The file keys of rows of the core: their path and deletion vector."""
         vectors = core.column("dv") if "dv" in core.schema.names else None
         with guarded(self._part.core_name):
             path = normal(core.column("path"), "path", core.num_rows)
@@ -161,7 +161,7 @@ class PartRows:
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def key_path(layout: IndexLayout) -> Path:
+def sort_key_path(layout: IndexLayout) -> Path:
     """The column of a part that holds the sort key."""
     sort, time = layout.sort, layout.time
     if sort.kind == "modification_time":
@@ -171,19 +171,19 @@ def key_path(layout: IndexLayout) -> Path:
     return ("time_min",) if time is not None and time.path == sort.path else ("min", *sort.path)
 
 
-def key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
+def is_sort_key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
     """Whether the sort key is in a stats file, not in the core."""
-    return part.stats is not None and key_path(layout)[0] == "min"
+    return part.stats is not None and sort_key_path(layout)[0] == "min"
 
 
-def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
-    """As `part_keys`, for builders: errors of the store are raised as they are, not as `CorruptIndexError`."""
+def read_file_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
+    """As `file_keys_of_part`, for builders: errors of the store are raised as they are, not as `CorruptIndexError`."""
     path = f"{directory}/{part.core_name}"
-    return part_keys(PartFile.of(read_checked(store, path, part.core), path))
+    return file_keys_of_part(PartFile.of(read_checked(store, path, part.core), path))
 
 
-def part_keys(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
-    """`path` and `deletion_vector` of a part's rows, or of those of some row groups: what replay needs."""
+def file_keys_of_part(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
+    """The file keys (`path`, `deletion_vector`) of a part's rows, or of those of some row groups: what replay needs."""
     wanted = range(len(core.group_rows)) if groups is None else groups
     rows = core.read(wanted, core.positions([("path",), ("dv",)]))
     vectors = one_array(rows.column("dv")) if "dv" in rows.column_names else None

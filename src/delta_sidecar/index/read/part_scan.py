@@ -19,7 +19,7 @@ from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
-from delta_sidecar.index.read.part_rows import PartRows, part_keys
+from delta_sidecar.index.read.part_rows import PartRows, file_keys_of_part
 from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, RowSpan
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
@@ -101,16 +101,16 @@ class PartScan:
             yield in_key_order([self._live(chunk, keys) for chunk, keys in pieces], self._request.output)
 
     def hide_rows_out(self, replay: Replay) -> bool:
-        replay.hide(self._keys_out())
+        replay.hide(self._file_keys_out())
         return True
 
-    def _keys_out(self) -> Iterator[pa.RecordBatch]:
+    def _file_keys_out(self) -> Iterator[pa.RecordBatch]:
         """`path` and `deletion_vector` of every row that was returned, read once more."""
         for part, spans in groupby(self._rows_out, key=attrgetter("part")):
             core = self._fetch.core_again(part)
             for group, group_spans in groupby(spans, key=attrgetter("group")):
-                keys = part_keys(core, [group])
-                yield from (keys.slice(span.start, span.count) for span in group_spans)
+                file_keys = file_keys_of_part(core, [group])
+                yield from (file_keys.slice(span.start, span.count) for span in group_spans)
 
     def close(self) -> None:
         self._fetch.close()
@@ -177,7 +177,7 @@ class PartScan:
         by_stats = chunk.span.count - core.num_rows
         has_all_stats = self._request.source.all_stats and chunk.stats is not None
         within = None if has_all_stats else rows.path_range(chunk.span.group)
-        hidden = self._filter.hidden(*rows.keys(core), within)
+        hidden = self._filter.hidden(*rows.file_keys(core), within)
         if hidden is not None:
             core = without(core, hidden)
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
