@@ -31,6 +31,8 @@ from delta_sidecar.storage.store import Store
 
 _IN_PART: Final = {**RENAMED, "stats": STATS_JSON}
 """The columns of a listing that have another name in a part."""
+ALL_STATS: Final[list[Path]] = [(name,) for name in (*KINDS, STATS_JSON)]
+"""The columns of a stats file with everything below them."""
 
 
 class StatsColumns(Struct, frozen=True):
@@ -42,14 +44,14 @@ class StatsColumns(Struct, frozen=True):
     def in_stats(self, layout: IndexLayout) -> list[Path]:
         """The columns of the stats file: the time column's bounds are in the core."""
         if self.everything:
-            return [(kind,) for kind in (*KINDS, STATS_JSON)]
+            return list(ALL_STATS)
         time = None if layout.time is None else layout.time.path
         bounds = [(kind, *path) for path in self.paths for kind in ("min", "max") if path != time]
         return [*bounds, *(("null_count", *path) for path in self.paths), (STATS_JSON,)]
 
     def needs_stats(self, layout: IndexLayout) -> bool:
-        """Whether anything but the core must be read: a bound of another column than the time column."""
-        return self.everything or any(layout.time is None or path != layout.time.path for path in self.paths)
+        """Whether a bound of another column than the time column is needed, which is not in the core."""
+        return any(layout.time is None or path != layout.time.path for path in self.paths)
 
 
 class PartRows:

@@ -14,12 +14,11 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.flow.ordered import Ordered
-from delta_sidecar.index.format.index_columns import KINDS, STATS_JSON
 from delta_sidecar.index.read.index_parts import IndexParts
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
-from delta_sidecar.index.read.part_rows import PartRows, file_keys_of_part
+from delta_sidecar.index.read.part_rows import ALL_STATS, PartRows, file_keys_of_part
 from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, RowSpan
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
@@ -28,7 +27,6 @@ from delta_sidecar.storage.store import Store
 
 _FEW_KEPT = 4
 """The rows that the stats leave are few if they are fewer than one in this many."""
-_ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
 
 
 class PartScan:
@@ -190,8 +188,8 @@ class PartScan:
     def _with_all_stats(self, matching: MatchingPart, rows: PartRows, groups: set[int]) -> Iterator[RowChunk]:
         """Rows with all their stats. The stats file is decoded a little at a time."""
         limits = self._limits
-        file = fetch_stats(self._store, self._index.directory, matching.part, _ALL_STATS, limits.whole_stats)
-        positions = file.positions(_ALL_STATS)
+        file = fetch_stats(self._store, self._index.directory, matching.part, ALL_STATS, limits.whole_stats)
+        positions = file.positions(ALL_STATS)
         step = max(256, min(limits.stats_rows, limits.stats_cells // max(1, len(positions))))
         stats = _Slices(file.batches(positions, step))
         for group, count in enumerate(rows.group_rows):
