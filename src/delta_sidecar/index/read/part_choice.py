@@ -46,19 +46,14 @@ class PartChoice:
         return (parts[at] for at in self.positions)
 
     @cached_property
-    def stats(self) -> StatsColumns:
+    def stats_columns(self) -> StatsColumns:
         """The stats that the predicate asks for."""
         return StatsColumns(self.request.source.stats_paths)
 
     @cached_property
     def tries_stats(self) -> bool:
         """Whether stats files are read first, for bounds that are not in the core."""
-        return self.stats.needs_stats(self.index.layout) and not self.request.source.all_stats
-
-    @property
-    def row_groups(self) -> int:
-        """Row groups of all parts of the index."""
-        return sum(self.index.manifest.parts.row_groups)
+        return self.stats_columns.needs_stats(self.index.layout) and not self.request.source.all_stats
 
     @property
     def rows(self) -> int:

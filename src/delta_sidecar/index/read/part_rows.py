@@ -63,7 +63,7 @@ class PartRows:
         self._layout = layout
         self._columns = columns
         self._has_stats = "stats" in columns.names
-        self._stats = StatsColumns(columns.stats_paths, columns.all_stats)
+        self._stats_columns = StatsColumns(columns.stats_paths, columns.all_stats)
         self._positions = core.positions(self._core_paths())
         self.group_rows = core.group_rows
         self._offsets = [0, *accumulate(self.group_rows)]
@@ -78,10 +78,10 @@ class PartRows:
             return paths
         paths += [(NUM_RECORDS,), (TIGHT_BOUNDS,)]
         time = self._layout.time
-        if time is not None and (self._stats.everything or time.path in self._stats.paths):
+        if time is not None and (self._stats_columns.everything or time.path in self._stats_columns.paths):
             paths += [("time_min",), ("time_max",)]
         if self._part.stats is None:
-            paths += self._stats.in_stats(self._layout)
+            paths += self._stats_columns.in_stats(self._layout)
         return paths
 
     def span(self, group: int) -> slice:

@@ -61,8 +61,8 @@ class PartScan:
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         """The live files that may match, a row group at a time."""
         self._filter = replay.range_filter()
-        self.counts.parts_total = len(self._index.manifest.parts)
-        self.counts.row_groups_total = self._choice.row_groups
+        parts = self._index.manifest.parts
+        self.counts.parts_total, self.counts.row_groups_total = len(parts), sum(parts.row_groups)
         try:
             if self._request.order.is_limited and self._index.part_order.overlap(self._choice.positions):
                 yield from self._merged()
@@ -162,18 +162,18 @@ class PartScan:
     def _live(self, chunk: RowChunk, keys: pa.Array | None = None) -> LiveRows:
         """The live files of a chunk that may match; with their sort keys in a column of their own, where these are
         given. What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
-        rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats
+        rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats_rows
         assert core is not None
         assert self._filter is not None
         if keys is not None:
             core = core.append_column(SORT_KEY, keys)
         first = rows.span(chunk.span.group).start + chunk.span.start
-        if matching.stats is not None:
-            stats = matching.stats.slice(first, chunk.span.count)
+        if matching.stats_rows is not None:
+            stats = matching.stats_rows.slice(first, chunk.span.count)
         if matching.keep is not None and not (keep := matching.keep[first : first + chunk.span.count]).all():
             core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
         by_stats = chunk.span.count - core.num_rows
-        has_all_stats = self._request.source.all_stats and chunk.stats is not None
+        has_all_stats = self._request.source.all_stats and chunk.stats_rows is not None
         within = None if has_all_stats else rows.path_range(chunk.span.group)
         hidden = self._filter.hidden(*rows.file_keys(core), within)
         if hidden is not None:

@@ -31,7 +31,7 @@ class RowChunk(Struct, frozen=True):
     matching: MatchingPart
     core: pa.RecordBatch | None = None
     """The decoded rows; None for a whole row group that is not decoded yet."""
-    stats: pa.Table | None = None
+    stats_rows: pa.Table | None = None
     """All stats of its rows, if they were requested."""
 
     def decoded(self) -> RowChunk:
@@ -40,6 +40,6 @@ class RowChunk(Struct, frozen=True):
     def cut(self, start: int, count: int) -> RowChunk:
         """Some of its rows."""
         assert self.core is not None
-        stats = None if self.stats is None else self.stats.slice(start, count)
+        stats_rows = None if self.stats_rows is None else self.stats_rows.slice(start, count)
         span = replace(self.span, start=self.span.start + start, count=count)
-        return replace(self, span=span, core=self.core.slice(start, count), stats=stats)
+        return replace(self, span=span, core=self.core.slice(start, count), stats_rows=stats_rows)
