@@ -19,7 +19,7 @@ from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
 from delta_sidecar.index.read.part_rows import ALL_STATS, PartRows, file_keys_of_part
-from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, RowSpan
+from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, PartSpan
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import RangeFilter, Replay, without
@@ -42,7 +42,7 @@ class PartScan:
         self._choice = PartChoice(index, request)
         self._fetch = PartFetch(self._choice, store)
         self._filter: RangeFilter | None = None
-        self._rows_out: list[RowSpan] = []
+        self._rows_out: list[PartSpan] = []
         self._few_are_kept = False
         """Whether the stats leave few rows of the present part."""
 
@@ -85,7 +85,7 @@ class PartScan:
         finally:
             ordered.close()
 
-    def _noted(self, span: RowSpan, rows: LiveRows) -> LiveRows:
+    def _noted(self, span: PartSpan, rows: LiveRows) -> LiveRows:
         self._rows_out.append(span)
         return rows
 
@@ -113,11 +113,11 @@ class PartScan:
     def close(self) -> None:
         self._fetch.close()
 
-    def _tasks(self) -> Iterator[Callable[[], tuple[RowSpan, LiveRows]]]:
+    def _tasks(self) -> Iterator[Callable[[], tuple[PartSpan, LiveRows]]]:
         for matching, core in self._fetch:
             yield from (partial(self._task, chunk) for chunk in self._chunks(matching, core))
 
-    def _task(self, chunk: RowChunk) -> tuple[RowSpan, LiveRows]:
+    def _task(self, chunk: RowChunk) -> tuple[PartSpan, LiveRows]:
         return chunk.span, self._live(chunk.decoded())
 
     def _chunks(self, matching: MatchingPart, core: PartFile) -> Iterator[RowChunk]:
@@ -133,7 +133,7 @@ class PartScan:
         if self._request.source.all_stats and matching.part.stats is not None:
             yield from self._with_all_stats(matching, rows, set(groups))
         else:
-            spans = (RowSpan(matching.part, group, 0, rows.group_rows[group]) for group in groups)
+            spans = (PartSpan(matching.part, group, 0, rows.group_rows[group]) for group in groups)
             yield from (RowChunk(rows, span, matching) for span in spans)
 
     def _tasks_ahead(self) -> int:
@@ -197,7 +197,7 @@ class PartScan:
             for at in range(0, count, step):
                 beside = stats.take(min(step, count - at))
                 if core is not None:
-                    span = RowSpan(matching.part, group, at, beside.num_rows)
+                    span = PartSpan(matching.part, group, at, beside.num_rows)
                     yield RowChunk(rows, span, matching, core.slice(at, step), beside)
 
 

@@ -14,7 +14,7 @@ SORT_KEY = "sort key\0"
 """The column of the sort keys of rows that are being merged."""
 
 
-class RowSpan(Struct, frozen=True):
+class PartSpan(Struct, frozen=True):
     """Some rows of a row group of a part."""
 
     part: PartEntry
@@ -27,7 +27,7 @@ class RowChunk(Struct, frozen=True):
     """Neighbouring rows of a row group that are decoded together."""
 
     rows: PartRows
-    span: RowSpan
+    span: PartSpan
     matching: MatchingPart
     core: pa.RecordBatch | None = None
     """The decoded rows; None for a whole row group that is not decoded yet."""
