@@ -11,7 +11,7 @@ import numpy as np
 from delta_sidecar import arrays
 from delta_sidecar.index.format.part_entries import FileEntries, PartEntry
 from delta_sidecar.index.format.seals import end_length
-from delta_sidecar.index.read.index_parts import IndexParts
+from delta_sidecar.index.read.described_index import DescribedIndex
 from delta_sidecar.index.read.part_rows import StatsColumns
 from delta_sidecar.listing.base import AtMost
 from delta_sidecar.listing.request import FileRequest
@@ -21,7 +21,7 @@ from delta_sidecar.listing.request import FileRequest
 class PartChoice:
     """The parts that may hold a match, the newest first: those of the greatest keys."""
 
-    index: IndexParts
+    index: DescribedIndex
     request: FileRequest
 
     @cached_property

@@ -14,7 +14,7 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.flow.ordered import Ordered
-from delta_sidecar.index.read.index_parts import IndexParts
+from delta_sidecar.index.read.described_index import DescribedIndex
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
@@ -32,7 +32,7 @@ _FEW_KEPT = 4
 class PartScan:
     """What will be read of an index for one request, and the one pass over it (a `BasePlan`)."""
 
-    def __init__(self, index: IndexParts, tier: Tier, store: Store, request: FileRequest) -> None:
+    def __init__(self, index: DescribedIndex, tier: Tier, store: Store, request: FileRequest) -> None:
         self.tier = tier
         self.counts = BaseCounts()
         self._index = index
