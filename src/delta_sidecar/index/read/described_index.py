@@ -33,10 +33,8 @@ class DescribedIndex:
 
     @property
     def nbytes(self) -> int:
-        """About the bytes that it takes in memory."""
-        return _IN_MEMORY * len(memoryview(self.manifest.parts_json)) + 4 * len(
-            self.manifest.metadata.schemaString or ""
-        )
+        """About the bytes that it takes in memory, beside the metadata, which the snapshot has as well."""
+        return _IN_MEMORY * len(memoryview(self.manifest.parts_json))
 
     @cached_property
     def layout(self) -> IndexLayout:
