@@ -34,6 +34,8 @@ class MatchingPart(Struct, frozen=True):
     """The stats of all rows, if they were read for that and are still needed; otherwise None."""
     is_settled: bool = False
     """Whether the stats alone have decided: no bound is unknown, and none is in the core."""
+    core: PartFile | None = None
+    """Its core, if that was fetched for the stats, which are in the same file."""
 
 
 class PartFetch:
@@ -99,6 +101,10 @@ class PartFetch:
         )
 
     def _send_for_core(self, matching: MatchingPart) -> Future[PartFile]:
+        if matching.core is not None:
+            known: Future[PartFile] = Future()
+            known.set_result(matching.core)
+            return known
         return begin(self._store, self._core, matching.part, len(self._choice.positions) <= self._limits.few_parts)
 
     def _core(self, part: PartEntry, keep: bool) -> PartFile:
@@ -119,7 +125,7 @@ class PartFetch:
         paths = self._choice.stats_columns.in_stats(self._index.layout)
         for part, file in answers:
             if part.stats is None:
-                yield MatchingPart(part)
+                yield MatchingPart(part, core=file)
                 continue
             stats = file.read(range(file.metadata.num_row_groups), file.positions(paths))
             keep = arrays.to_numpy_bool(self._request.pruner.passing(bounds_only(stats, self._index.layout)))

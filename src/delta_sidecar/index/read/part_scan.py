@@ -19,7 +19,7 @@ from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
 from delta_sidecar.index.read.part_rows import ALL_STATS, PartRows, file_keys_of_part
-from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, PartSpan
+from delta_sidecar.index.read.row_chunks import SORT_KEY, PartSpan, RowChunk
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import RangeFilter, Replay, without
