@@ -112,25 +112,9 @@ class PartRows:
             )
         return core
 
-    def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
-        """The sort keys of the rows of a row group, as `PartOrder` compares them; null where they are unknown. `stats`
-        is the stats file where the key stands there (see `is_sort_key_in_stats`)."""
-        sort = self._layout.sort
-        if stats is not None:
-            rows = stats.read(range(stats.metadata.num_row_groups), stats.positions([("min", *sort.path)]))
-            rows = rows.slice(self._offsets[group], self.group_rows[group])
-            name = self._part.stats_name
-        else:
-            rows = self._core.read([group], self._core.positions([sort_key_path(self._layout)]))
-            name = self._part.core_name
-        with guarded(name):
-            path = sort_key_path(self._layout)
-            top = one_array(rows.column(path[0])) if path[0] in rows.column_names else None
-            leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
-            kind = key_type(sort)
-            if leaf is None:
-                return key_array([None] * self.group_rows[group], kind)
-            return in_key_type(without_nan(leaf), kind)
+    def sort_keys(self, group: int) -> pa.Array:
+        """The sort keys of the rows of a row group, if the core has them (see `is_sort_key_in_stats`)."""
+        return sort_keys_of(self._core, [group], self._layout)
 
     def file_keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
         """The file keys of rows of the core: their path and deletion vector."""
@@ -176,6 +160,18 @@ def sort_key_path(layout: IndexLayout) -> Path:
 def is_sort_key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
     """Whether the sort key is in a stats file, not in the core."""
     return part.stats is not None and sort_key_path(layout)[0] == "min"
+
+
+def sort_keys_of(file: PartFile, groups: Sequence[int], layout: IndexLayout) -> pa.Array:
+    """The sort keys of the rows of some row groups, as `PartOrder` compares them; null where they are unknown."""
+    path, kind = sort_key_path(layout), key_type(layout.sort)
+    rows = file.read(groups, file.positions([path]))
+    with guarded(file.name):
+        top = one_array(rows.column(path[0])) if path[0] in rows.column_names else None
+        leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
+        if leaf is None:
+            return key_array([None] * sum(file.group_rows[group] for group in groups), kind)
+        return in_key_type(without_nan(leaf), kind)
 
 
 def read_file_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:

@@ -167,7 +167,7 @@ class PartScan:
         assert self._filter is not None
         if keys is not None:
             core = core.append_column(SORT_KEY, keys)
-        first = rows.span(chunk.span.group).start + chunk.span.start
+        first = chunk.start
         if matching.stats_rows is not None:
             stats = matching.stats_rows.slice(first, chunk.span.count)
         if matching.keep is not None and not (keep := matching.keep[first : first + chunk.span.count]).all():

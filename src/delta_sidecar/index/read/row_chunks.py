@@ -34,6 +34,12 @@ class RowChunk(Struct, frozen=True):
     stats_rows: pa.Table | None = None
     """All stats of its rows, if they were requested."""
 
+    @property
+    def start(self) -> int:
+        """The position of its first row in the part."""
+        group_start: int = self.rows.span(self.span.group).start
+        return group_start + self.span.start
+
     def decoded(self) -> RowChunk:
         return self if self.core is not None else replace(self, core=self.rows.core(self.span.group))
 
