@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import ConflictError, InputError, SparkError
-from delta_sidecar.index.read.manifests import find_manifest
+from delta_sidecar.index.read.manifests import newest_usable_manifest
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline import ingest_job as ingesting
 from delta_sidecar.pipeline.conflicts import Kind, RetryPolicy, conflict_of
@@ -289,7 +289,7 @@ def test_a_checkpoint_of_another_writer_gets_its_index_from_the_next_batch(table
         events(table, number, number + 10).write.format("delta").mode("append").save(str(table.root))
     done = ingest(events(table, 30, 40), table.root, "ts")
     assert (done.version, done.indexed) == (4, True)
-    found, _ = find_manifest(load_snapshot(open_store(table.root)))
+    found, _ = newest_usable_manifest(load_snapshot(open_store(table.root)))
     assert found is not None
     assert found.manifest.version == 3
     again = ingest(events(table, 40, 50), table.root, "ts")
