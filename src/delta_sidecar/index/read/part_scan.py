@@ -137,8 +137,7 @@ class PartScan:
             yield from (RowChunk(rows, span, matching) for span in spans)
 
     def _tasks_ahead(self) -> int:
-        """More of them where little is left of a row group: while the stats of the next part are looked at, the helpers
-        need something to do."""
+        """Twice as many if stats leave few rows: the helpers need work while the next part's stats are tested."""
         depth = self._request.settings.row_groups_per_batch
         return 2 * depth if self._few_are_kept else depth
 
@@ -173,9 +172,7 @@ class PartScan:
         if matching.keep is not None and not (keep := matching.keep[first : first + chunk.span.count]).all():
             core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
         by_stats = chunk.span.count - core.num_rows
-        has_all_stats = self._request.source.all_stats and chunk.stats_rows is not None
-        within = None if has_all_stats else rows.path_range(chunk.span.group)
-        hidden = self._filter.hidden(*rows.file_keys(core), within)
+        hidden = self._filter.hidden(*rows.file_keys(core), rows.path_range(chunk.span.group))
         if hidden is not None:
             core = without(core, hidden)
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
