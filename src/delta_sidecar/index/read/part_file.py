@@ -54,7 +54,7 @@ class PartFile:
         return cls(lambda: pa.BufferReader(buffer), name)
 
     def through(self, store: Store) -> PartFile:
-        """The same file for readers of another store of the same table: what must still come, comes through that."""
+        """The same file for a reader with another store; missing bytes are fetched through that store."""
         return self
 
     @cached_property
