@@ -548,10 +548,29 @@ def ingest(
 
         messages = Messages(value_format, kafka_columns, starting_offsets, ending_offsets, avro_schema, kafka_config)
         order = Order(
-            source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, schema,
-            time_format, merge_schema, rescue, bad_rows, app_id, batch_id, properties, index_when(index), stream,
-            checkpoint_location, every, stores, messages,
-        )  # fmt: skip
+            source,
+            table,
+            time_column,
+            bucket=bucket,
+            bucket_column=bucket_column,
+            file_format=file_format,
+            read_options=reads,
+            target_file_size=target_file_size,
+            schema_file=schema,
+            time_format=time_format,
+            merge_schema=merge_schema,
+            rescue=rescue,
+            bad_rows=bad_rows,
+            app_id=app_id,
+            batch_id=batch_id,
+            table_properties=properties,
+            index=index_when(index),
+            stream=stream,
+            checkpoint_location=checkpoint_location,
+            every=every,
+            storage_options=stores,
+            messages=messages,
+        )
         secrets |= {} if order.topics is None else order.topics.secrets
         run(order, master, settings, json, verbose)
 

@@ -131,16 +131,16 @@ class Settings:
     def demands(self) -> Demands:
         """What is asked of every batch."""
         return Demands(
-            self.time_column,
-            self.bucket.granularity,
-            self.bucket.column,
-            self.schema,
-            self.merge_schema,
-            self.rescue,
-            self.time_format,
-            self.target_file_size is not None,
-            self.bad_rows is not None,
-            self.say,
+            time_column=self.time_column,
+            granularity=self.bucket.granularity,
+            bucket_column=self.bucket.column,
+            schema=self.schema,
+            merge=self.merge_schema,
+            rescue=self.rescue,
+            time_format=self.time_format,
+            count=self.target_file_size is not None,
+            allow_bad=self.bad_rows is not None,
+            say=self.say,
         )
 
     @property
@@ -218,9 +218,22 @@ def ingest(
         (1, 1)
     """
     settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
-        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
-    )  # fmt: skip
+        table,
+        time_column,
+        bucket=bucket,
+        bucket_column=bucket_column,
+        target_file_size=target_file_size,
+        time_format=time_format,
+        schema=schema,
+        merge_schema=merge_schema,
+        rescue=rescue,
+        bad_rows=bad_rows,
+        table_properties=table_properties,
+        storage_options=storage_options,
+        index=index,
+        after_commit=after_commit,
+        on_progress=on_progress,
+    )
     once = _once(app_id, batch_id)
     session = session_of(source, spark)
     if (messages := messages_of(source, read_options)) is not None:
@@ -265,6 +278,7 @@ def files_at(spark: SparkSession, source: Source) -> Input:
 def settings_of(
     table: str | os.PathLike[str],
     time_column: str,
+    *,
     bucket: str,
     bucket_column: str | None,
     target_file_size: int | str | None,
@@ -288,20 +302,20 @@ def settings_of(
     if aside is not None and (aside == place or place.relative(aside) is not None or aside.relative(place) is not None):
         raise OptionError("bad rows need a table of their own: not the target table, and neither inside the other")
     return Settings(
-        place.text,
-        bucket_of_arguments(time_name(time_column), bucket, bucket_column),
-        None if target_file_size is None else bytes_of(target_file_size),
-        time_column,
-        time_format,
-        schema,
-        merge_schema,
-        rescue,
-        None if aside is None else aside.text,
-        dict(table_properties or {}),
-        storage_options,
-        index,
-        after_commit,
-        on_progress,
+        table=place.text,
+        bucket=bucket_of_arguments(time_name(time_column), bucket, bucket_column),
+        target_file_size=None if target_file_size is None else bytes_of(target_file_size),
+        time_column=time_column,
+        time_format=time_format,
+        schema=schema,
+        merge_schema=merge_schema,
+        rescue=rescue,
+        bad_rows=None if aside is None else aside.text,
+        table_properties=dict(table_properties or {}),
+        storage_options=storage_options,
+        index=index,
+        after_commit=after_commit,
+        on_progress=on_progress,
     )
 
 
@@ -574,20 +588,31 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
 
 def _summary(settings: Settings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
     return IngestSummary(
-        settings.table,
-        written.rows,
-        written.null_rows,
-        written.files,
-        written.bytes,
-        written.buckets,
-        written.version,
-        False,
-        indexed,
-        time.monotonic() - batch.begun,
-        batch.bad_rows,
+        table=settings.table,
+        rows=written.rows,
+        null_bucket_rows=written.null_rows,
+        files=written.files,
+        bytes=written.bytes,
+        buckets=written.buckets,
+        version=written.version,
+        skipped_as_replayed=False,
+        indexed=indexed,
+        seconds=time.monotonic() - batch.begun,
+        bad_rows=batch.bad_rows,
     )
 
 
 def _nothing(settings: Settings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
-    seconds = time.monotonic() - begun
-    return IngestSummary(settings.table, 0, 0, 0, 0, 0, version, replayed, False, seconds, bad_rows)
+    return IngestSummary(
+        table=settings.table,
+        rows=0,
+        null_bucket_rows=0,
+        files=0,
+        bytes=0,
+        buckets=0,
+        version=version,
+        skipped_as_replayed=replayed,
+        indexed=False,
+        seconds=time.monotonic() - begun,
+        bad_rows=bad_rows,
+    )

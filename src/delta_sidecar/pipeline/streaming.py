@@ -102,9 +102,22 @@ def ingest_stream(
         [3]
     """
     settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
-        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
-    )  # fmt: skip
+        table,
+        time_column,
+        bucket=bucket,
+        bucket_column=bucket_column,
+        target_file_size=target_file_size,
+        time_format=time_format,
+        schema=schema,
+        merge_schema=merge_schema,
+        rescue=rescue,
+        bad_rows=bad_rows,
+        table_properties=table_properties,
+        storage_options=storage_options,
+        index=index,
+        after_commit=after_commit,
+        on_progress=on_progress,
+    )
     session = session_of(source, spark)
     files: Source | None = None
     if (messages := messages_of(source, read_options)) is not None:
