@@ -98,7 +98,7 @@ class IngestSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IngestSettings:
     """The settings of every batch of an ingest."""
 
     table: str
@@ -217,7 +217,7 @@ def ingest(
         >>> done.rows, done.buckets
         (1, 1)
     """
-    settings = settings_of(
+    settings = checked_settings(
         table,
         time_column,
         bucket=bucket,
@@ -258,7 +258,7 @@ def messages_of(source: object, read_options: Mapping[str, str] | None) -> Kafka
     return None
 
 
-def with_message_columns(settings: Settings, messages: KafkaSource) -> Settings:
+def with_message_columns(settings: IngestSettings, messages: KafkaSource) -> IngestSettings:
     """The settings; a schema that is given for the values gets the columns of the message that are asked for."""
     if settings.schema is None:
         return settings
@@ -275,7 +275,7 @@ def files_at(spark: SparkSession, source: Source) -> Input:
     return Files(source, list_files(spark, source))
 
 
-def settings_of(
+def checked_settings(
     table: str | os.PathLike[str],
     time_column: str,
     *,
@@ -292,7 +292,7 @@ def settings_of(
     index: IndexWhen,
     after_commit: Callable[[int], None] | None,
     on_progress: Callable[[str], None] | None,
-) -> Settings:
+) -> IngestSettings:
     """The arguments of an ingest, checked."""
     if index not in INDEX_WHEN:
         raise OptionError(f"index {index!r} is not one of {', '.join(INDEX_WHEN)}")
@@ -301,7 +301,7 @@ def settings_of(
     aside = None if bad_rows is None else parse_location(bad_rows)
     if aside is not None and (aside == place or place.relative(aside) is not None or aside.relative(place) is not None):
         raise OptionError("bad rows need a table of their own: not the target table, and neither inside the other")
-    return Settings(
+    return IngestSettings(
         table=place.text,
         bucket=bucket_of_arguments(time_name(time_column), bucket, bucket_column),
         target_file_size=None if target_file_size is None else bytes_of(target_file_size),
@@ -350,7 +350,7 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
     return session
 
 
-def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
+def give_access(spark: SparkSession, settings: IngestSettings, source: Source | None) -> None:
     """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
     check_time_parser(spark, settings.time_format)
     if settings.storage_options:
@@ -360,7 +360,9 @@ def give_access(spark: SparkSession, settings: Settings, source: Source | None) 
         check_reach(spark, place)
 
 
-def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
+def ingest_batch(
+    spark: SparkSession, source: Input, settings: IngestSettings, once: tuple[str, int] | None
+) -> IngestSummary:
     """Write one batch and return its summary. If another writer commits first, try again."""
     batch = _Batch(spark, source, settings, once, settings.open_store())
     own = settings_for_lines(spark, source.source, source.files) if isinstance(source, Files) else {}
@@ -384,7 +386,7 @@ class _Batch:
 
     spark: SparkSession
     source: Input
-    settings: Settings
+    settings: IngestSettings
     once: tuple[str, int] | None
     store: Store
     token: str = field(default_factory=lambda: f"delta-sidecar ingest {uuid4()}")
@@ -484,7 +486,7 @@ def _physical(snapshot: Snapshot, bucket: TableBucket) -> str:
     return field.physical_name or field.name
 
 
-def _prepared(spark: SparkSession, source: Input, settings: Settings, snapshot: Snapshot | None) -> Prepared:
+def _prepared(spark: SparkSession, source: Input, settings: IngestSettings, snapshot: Snapshot | None) -> Prepared:
     """The batch as it will be written; its bucket is left to Delta."""
     target = None
     if snapshot is not None:
@@ -493,13 +495,15 @@ def _prepared(spark: SparkSession, source: Input, settings: Settings, snapshot: 
     return prepare(spark, source, settings.demands, target)
 
 
-def spark_schema(spark: SparkSession, settings: Settings) -> StructType:
+def spark_schema(spark: SparkSession, settings: IngestSettings) -> StructType:
     """The table's schema as Spark sees it."""
     with spark_failures(f"{settings.table} cannot be read"):
         return spark.read.format("delta").load(settings.place).schema
 
 
-def _write(batch: Prepared, settings: Settings, snapshot: Snapshot, token: str, once: tuple[str, int] | None) -> bool:
+def _write(
+    batch: Prepared, settings: IngestSettings, snapshot: Snapshot, token: str, once: tuple[str, int] | None
+) -> bool:
     """Write the batch as one commit; False if it has no rows."""
     dealt = _dealt(batch, settings, snapshot)
     if dealt is None:
@@ -512,7 +516,7 @@ def _write(batch: Prepared, settings: Settings, snapshot: Snapshot, token: str, 
     return True
 
 
-def _dealt(batch: Prepared, settings: Settings, snapshot: Snapshot) -> DataFrame | None:
+def _dealt(batch: Prepared, settings: IngestSettings, snapshot: Snapshot) -> DataFrame | None:
     """The frame with each row in the task that writes its file; None if there is no row."""
     from pyspark.sql import functions as f
 
@@ -542,7 +546,7 @@ def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
     return sampled_bytes_per_row(batch.first_rows() if batch.first_rows else batch.frame.limit(SAMPLE_ROWS))
 
 
-def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:
+def _index(spark: SparkSession, settings: IngestSettings, batch: _Batch, written: Written) -> bool:
     """After the commit: build the index if requested, then call the caller's function. The batch stays committed."""
     version = _due_index(settings, batch, written)
     done = version is not None and _built(spark, settings, version)
@@ -551,7 +555,7 @@ def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Writ
     return done
 
 
-def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | None:
+def _due_index(settings: IngestSettings, batch: _Batch, written: Written) -> int | None:
     """The version to index: the commit, or the newest checkpoint, whoever made it, that has no index yet."""
     if settings.index != "checkpoint":
         return written.version if settings.index == "always" else None
@@ -567,7 +571,7 @@ def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | Non
         return None
 
 
-def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
+def _built(spark: SparkSession, settings: IngestSettings, version: int) -> bool:
     """Build the index, and only log a failure: without an index the table is slower, not wrong, and the next build
     catches up.
 
@@ -586,7 +590,7 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
     return True
 
 
-def _summary(settings: Settings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
+def _summary(settings: IngestSettings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
     return IngestSummary(
         table=settings.table,
         rows=written.rows,
@@ -602,7 +606,7 @@ def _summary(settings: Settings, written: Written, indexed: bool, batch: _Batch)
     )
 
 
-def _nothing(settings: Settings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
+def _nothing(settings: IngestSettings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
     return IngestSummary(
         table=settings.table,
         rows=0,

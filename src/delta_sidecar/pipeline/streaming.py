@@ -22,13 +22,13 @@ from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.ingest_job import (
     DEFAULT_FILE_SIZE,
     IndexWhen,
+    IngestSettings,
     IngestSummary,
-    Settings,
+    checked_settings,
     give_access,
     ingest_batch,
     messages_of,
     session_of,
-    settings_of,
     with_message_columns,
 )
 from delta_sidecar.pipeline.kafka import KafkaSource
@@ -101,7 +101,7 @@ def ingest_stream(
         >>> [batch.rows for batch in batches]
         [3]
     """
-    settings = settings_of(
+    settings = checked_settings(
         table,
         time_column,
         bucket=bucket,
@@ -161,13 +161,13 @@ def _continuous(writer: Any, processing_time: str | None) -> Any:
     return writer.trigger(processingTime=processing_time) if processing_time else writer
 
 
-def _message_stream(spark: SparkSession, messages: KafkaSource, settings: Settings) -> DataFrame:
+def _message_stream(spark: SparkSession, messages: KafkaSource, settings: IngestSettings) -> DataFrame:
     _check_table(settings)
     give_access(spark, settings, None)
     return read_kafka_stream(spark, messages)
 
 
-def _check_table(settings: Settings) -> None:
+def _check_table(settings: IngestSettings) -> None:
     snapshot = load_table(settings.open_store())
     if snapshot is not None:
         check_bucket(snapshot, settings.bucket)
@@ -176,7 +176,7 @@ def _check_table(settings: Settings) -> None:
 def _stream(
     spark: SparkSession,
     source: DataFrame | str | os.PathLike[str],
-    settings: Settings,
+    settings: IngestSettings,
     source_format: str | None,
     read_options: Mapping[str, str] | None,
 ) -> tuple[DataFrame, Source | None]:
@@ -202,7 +202,7 @@ def _stream(
 class _Step:
     """What is done with each micro-batch."""
 
-    settings: Settings
+    settings: IngestSettings
     checkpoint: str
     app_id: str | None
     on_batch: Callable[[IngestSummary], None] | None

@@ -18,7 +18,7 @@ from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline import ingest_job as ingesting
 from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments
 from delta_sidecar.pipeline.conflicts import Kind, RetryPolicy, conflict_of
-from delta_sidecar.pipeline.ingest_job import IngestSummary, Settings, ingest, ingest_batch
+from delta_sidecar.pipeline.ingest_job import IngestSettings, IngestSummary, ingest, ingest_batch
 from delta_sidecar.pipeline.sources import Rows
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from delta_sidecar.storage import open_store, parse_location
@@ -270,7 +270,7 @@ def test_attempts_are_bounded_and_user_errors_are_not_tried_again(
         attempts.append("lost")
         raise SparkError("[DELTA_METADATA_CHANGED] again")
 
-    settings = Settings(
+    settings = IngestSettings(
         table=parse_location(made.root).text,
         bucket=bucket_of_arguments("ts", "hour", None),
         target_file_size=None,
