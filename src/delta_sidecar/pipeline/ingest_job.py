@@ -351,7 +351,8 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
 
 
 def give_access(spark: SparkSession, settings: IngestSettings, source: Source | None) -> None:
-    """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
+    """Give Spark the credentials that were passed; otherwise it uses its own. Local paths must also be reachable from
+    the workers."""
     check_time_parser(spark, settings.time_format)
     if settings.storage_options:
         places = [settings.table, source.uri if source else None, settings.bad_rows]
@@ -377,7 +378,7 @@ def ingest_batch(
         )
     if isinstance(outcome, IngestSummary):
         return outcome
-    return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch)
+    return _summary(settings, outcome, _after_commit(spark, settings, batch, outcome), batch)
 
 
 @dataclass(slots=True)
@@ -399,7 +400,7 @@ class _Batch:
     bad_rows: int = 0
     """Records that were put aside."""
     creations: int = 0
-    """How often the place of the table was taken, but by no table."""
+    """Attempts at which the location had files, but no table."""
 
     def attempt(self) -> Written | IngestSummary:
         """Write the batch; or the summary of why there was nothing to write."""
@@ -469,7 +470,8 @@ class _Batch:
             return True
         known, snapshot = self.snapshot, load_table(self.store)
         if conflict.kind is Kind.CREATION and snapshot is None:
-            # Another writer's directory is there and its commit is not: soon, or the files are no table's.
+            # Another writer's directory exists, but not its commit: it will come soon, or these are not files of a
+            # table.
             self.creations += 1
             return self.creations <= _CREATIONS
         return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
@@ -505,18 +507,18 @@ def _write(
     batch: Prepared, settings: IngestSettings, snapshot: Snapshot, token: str, once: tuple[str, int] | None
 ) -> bool:
     """Write the batch as one commit; False if it has no rows."""
-    dealt = _dealt(batch, settings, snapshot)
-    if dealt is None:
+    arranged = _arranged_by_file(batch, settings, snapshot)
+    if arranged is None:
         return False
     options = {"userMetadata": token, "mergeSchema": str(batch.merge).lower(), "optimizeWrite": "false"}
     if once is not None:
         options |= {"txnAppId": once[0], "txnVersion": str(once[1])}
     with spark_failures(f"{settings.table}: the batch was not written"):
-        dealt.write.format("delta").mode("append").options(**options).save(settings.place)
+        arranged.write.format("delta").mode("append").options(**options).save(settings.place)
     return True
 
 
-def _dealt(batch: Prepared, settings: IngestSettings, snapshot: Snapshot) -> DataFrame | None:
+def _arranged_by_file(batch: Prepared, settings: IngestSettings, snapshot: Snapshot) -> DataFrame | None:
     """The frame with each row in the task that writes its file; None if there is no row."""
     from pyspark.sql import functions as f
 
@@ -546,7 +548,7 @@ def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
     return sampled_bytes_per_row(batch.first_rows() if batch.first_rows else batch.frame.limit(SAMPLE_ROWS))
 
 
-def _index(spark: SparkSession, settings: IngestSettings, batch: _Batch, written: Written) -> bool:
+def _after_commit(spark: SparkSession, settings: IngestSettings, batch: _Batch, written: Written) -> bool:
     """After the commit: build the index if requested, then call the caller's function. The batch stays committed."""
     version = _due_index(settings, batch, written)
     done = version is not None and _built(spark, settings, version)
