@@ -184,8 +184,7 @@ def _of_lines(
         seen = survey(frame, _number(time, demands))
     names_seen = [problem.name for problem in seen.problems]
     _check_extras(lines, names_seen)
-    if demands.rescue and RESCUED in names_seen:
-        raise InputError(f"{lines.label} has a column {RESCUED}, which --rescue writes; rename it")
+    _check_no_rescued(names_seen, demands, lines.label)
     contract = contract.refuse_or_grow(lines.label, seen.problems)
     bad = _bad_lines(rows, contract) if seen.bad_rows else None
     if bad is not None and not demands.allow_bad:
@@ -253,13 +252,13 @@ def _inferred(lines: Lines, demands: Demands, names: list[str] | None) -> Struct
         schema = without(parsing.inferred(lines, names), demands.bucket_column)
     if not schema.fields:
         raise InputError(f"{lines.label} holds no record to infer a schema from; give --schema (schema=…)")
-    _check_no_rescued(schema, demands, lines.label)
-    _check_extras(lines, [column.name for column in schema.fields])
+    _check_no_rescued(schema.names, demands, lines.label)
+    _check_extras(lines, schema.names)
     return schema
 
 
-def _check_no_rescued(schema: StructType, demands: Demands, label: str) -> None:
-    if demands.rescue and find_type(schema, (RESCUED,)) is not None:
+def _check_no_rescued(names: Sequence[str], demands: Demands, label: str) -> None:
+    if demands.rescue and RESCUED in map(str.casefold, names):
         raise InputError(f"{label} has a column {RESCUED}, which --rescue writes; rename it")
 
 
@@ -314,9 +313,7 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
 
 def _with_record(frame: DataFrame) -> DataFrame:
     """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
-    columns = [quoted(field.name) for field in _columns(frame).fields]
-    fields = ", ".join([*columns, f"{LEFT} AS {RESCUED}"])
-    record = f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
+    record = _as_json([*map(quoted, _columns(frame).names), f"{LEFT} AS {RESCUED}"])
     others = [quoted(name) for name in frame.columns if name != RAW]
     return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
@@ -330,7 +327,7 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
     whole = [without(_columns(frame), demands.bucket_column) for frame, _ in timed]
     schemas = [without(schema, demands.time_name) for schema in whole]
     for group, schema in zip(groups, schemas):
-        _check_no_rescued(schema, demands, group.label)
+        _check_no_rescued(schema.names, demands, group.label)
         checked_names(schema.names, group.label)
     if contract is None:
         schema = unify(zip((group.label for group in groups), whole))
@@ -397,7 +394,7 @@ def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: st
 def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
     origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
-    raw = _as_json(without(group.frame.schema, ORIGIN, REASON, RAW))
+    raw = _as_json([*map(quoted, without(group.frame.schema, ORIGIN, REASON, RAW).names)])
     reason = _no_time(time, demands)
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
 
@@ -411,7 +408,7 @@ def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: s
 
     schema = without(_columns(frame), demands.bucket_column)
     time = event_time(schema, demands.time_column, label, demands.time_format, wanted)
-    if time.column == EVENT_TIME and find_type(without(frame.schema), (EVENT_TIME,)) is not None:
+    if time.column == EVENT_TIME and find_type(frame.schema, (EVENT_TIME,)) is not None:
         raise InputError(f"{label} has a column {EVENT_TIME}, which the time of {demands.time_column} is copied to")
     if not time.may_be_bad:
         return with_time(frame, time), time
@@ -443,10 +440,9 @@ def _columns(frame: DataFrame) -> StructType:
     return without(frame.schema, *_NOTES)
 
 
-def _as_json(schema: StructType) -> str:
-    """SQL: a row as JSON bytes."""
-    fields = ", ".join(quoted(field.name) for field in schema.fields)
-    return f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
+def _as_json(fields: Sequence[str]) -> str:
+    """SQL: a row of some fields, each given as SQL, as JSON bytes."""
+    return f"CAST({projection.json_text('struct(' + ', '.join(fields) + ')')} AS BINARY)"
 
 
 def _projected(
