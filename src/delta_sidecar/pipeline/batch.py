@@ -1,4 +1,5 @@
-"""A batch made ready: held to its contract, its time a time, its bad rows apart. Nothing is written here.
+"""Prepare a batch: check it against its contract, convert its event time, and separate its bad rows. Nothing is
+written here.
 
 Text is parsed under the contract and typed rows are projected to it; both then go the same way.
 """
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-NO_TIME: Final = "__no_time"
+TIME_PROBLEM: Final = "__time_problem"
 """The column that says why a time cannot be read."""
-_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, NO_TIME)
+_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, TIME_PROBLEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Files:
 
 
 Input: TypeAlias = Files | Lines | Rows
-"""What a batch is made of: files, lines that came otherwise, or a frame."""
+"""What a batch is made of: files, lines from elsewhere (Kafka), or a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Demands:
     rescue: bool = False
     time_format: str | None = None
     count: bool = True
-    """Whether rows are counted by bucket even where nothing else has to be known of them first."""
+    """Count rows per bucket even if nothing else needs a pass over the rows."""
     allow_bad: bool = False
     """Whether bad rows may be put aside."""
     say: Callable[[str], None] = field(default=lambda message: None, repr=False)
@@ -103,9 +104,9 @@ class Prepared:
     frame: DataFrame
     time: EventTime
     merge: bool
-    """Whether the table gets new columns by it."""
+    """Whether writing it adds columns to the table."""
     survey: Survey | None
-    """None where nothing had to be known of the rows first."""
+    """None if the rows need not be scanned before writing."""
     bad: DataFrame | None = None
     """Its bad rows, where there are any: reason, origin and raw bytes of each."""
     first_rows: Callable[[], DataFrame] | None = None
@@ -190,19 +191,19 @@ def _of_lines(
     if bad is not None and not demands.allow_bad:
         raise _refusal(spark, lines.source, lines.label, bad, seen.bad_rows)
 
-    def written(rows: _Parsing) -> DataFrame:
+    def output_frame(rows: _Parsing) -> DataFrame:
         # Where the survey saw no bad record, one that turns up now is an error: nobody would put it aside.
         frame, _ = rows.timed(contract, writing=True, allow_bad=bad is not None)
         if bad is not None:
             frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
         return _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
 
-    prepared = _prepared(written(rows), time, contract, target, seen, bad)
+    prepared = _prepared(output_frame(rows), time, contract, target, seen, bad)
 
     def first_rows() -> DataFrame:
         # A limit after the parser ends Python workers in the middle of their work, and the next job starts new ones.
         first = replace(rows, lines=replace(lines, frame=lines.frame.limit(SAMPLE_ROWS)))
-        return written(first).select(*map(quoted, prepared.frame.columns))
+        return output_frame(first).select(*map(quoted, prepared.frame.columns))
 
     return replace(prepared, first_rows=first_rows)
 
@@ -228,15 +229,15 @@ class _Parsing:
         if keep_raw and self.lines.source.flag("multiLine"):
             frame = _with_record(frame)
         if keep_raw:
-            frame = frame.selectExpr("*", f"{self._no_time(frame)} AS {NO_TIME}")
+            frame = frame.selectExpr("*", f"{self._time_problem_in(frame)} AS {TIME_PROBLEM}")
         return _timed(frame, demands, wanted, self.lines.label)
 
-    def _no_time(self, frame: DataFrame) -> str:
+    def _time_problem_in(self, frame: DataFrame) -> str:
         """SQL: why the time of a row cannot be read, where it cannot."""
         demands = self.demands
         schema = without(_columns(frame), demands.bucket_column)
         time = event_time(schema, demands.time_column, self.lines.label, demands.time_format)
-        return _no_time(time, demands)
+        return _time_problem(time, demands)
 
 
 def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
@@ -307,7 +308,7 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
     """Reason, origin and text of the records that cannot be in the table."""
     frame, _ = rows.timed(contract, keep_raw=True)
     return frame.where(f"{REASON} IS NOT NULL OR {_is_bad_time(frame)}").selectExpr(
-        f"coalesce({REASON}, {NO_TIME}) AS {REASON}", ORIGIN, RAW
+        f"coalesce({REASON}, {TIME_PROBLEM}) AS {REASON}", ORIGIN, RAW
     )
 
 
@@ -374,7 +375,7 @@ def _time_type(group: Rows, demands: Demands) -> str:
 
 
 def _with_time_column(group: Rows, groups: Sequence[Rows], demands: Demands) -> DataFrame:
-    """The frame; one without a time has a null one where another of the batch has one."""
+    """The frame. If it lacks the time column and another group has it, a null one is added."""
     if len(groups) == 1 or _time_type(group, demands):
         return group.frame
     if not any(_time_type(other, demands) for other in groups):
@@ -395,7 +396,7 @@ def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
     origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
     raw = _as_json([*map(quoted, without(group.frame.schema, ORIGIN, REASON, RAW).names)])
-    reason = _no_time(time, demands)
+    reason = _time_problem(time, demands)
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
 
 
@@ -403,7 +404,7 @@ def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
 
 
 def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: str) -> tuple[DataFrame, EventTime]:
-    """The frame with its time as a timestamp, and a mark on rows that have one which cannot be read."""
+    """The frame with its time as a timestamp, and a flag on rows whose time is present but unreadable."""
     from pyspark.sql import functions as f
 
     schema = without(_columns(frame), demands.bucket_column)
@@ -422,7 +423,7 @@ def _is_bad_time(frame: DataFrame) -> str:
     return f"coalesce({BAD_TIME}, false)" if BAD_TIME in frame.columns else "false"
 
 
-def _no_time(time: EventTime, demands: Demands) -> str:
+def _time_problem(time: EventTime, demands: Demands) -> str:
     """SQL: why a time cannot be read."""
     reason = literal(f"{demands.time_column} is not a time")
     if demands.time_format is not None:
@@ -449,7 +450,7 @@ def _projected(
     frame: DataFrame, contract: Contract, time: EventTime, target: Target | None, rescued: str | None
 ) -> DataFrame:
     """The frame in the columns that are written, and the notes beside them."""
-    wanted = _written(contract, time, target)
+    wanted = _output_schema(contract, time, target)
     notes = [name for name in (BAD_TIME, REASON) if name in frame.columns]
     source = _columns(frame)
     if projection.is_as(source, wanted) and rescued is None and len(source.fields) + len(notes) == len(frame.columns):
@@ -458,7 +459,7 @@ def _projected(
     return frame.selectExpr(*projection.columns(source, wanted), *more, *notes)
 
 
-def _written(contract: Contract, time: EventTime, target: Target | None) -> StructType:
+def _output_schema(contract: Contract, time: EventTime, target: Target | None) -> StructType:
     """The columns that are written: the contract's, each with all fields that the table has."""
     from pyspark.sql import types as t
 

@@ -549,7 +549,8 @@ def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
 
 
 def _after_commit(spark: SparkSession, settings: IngestSettings, batch: _Batch, written: Written) -> bool:
-    """After the commit: build the index if requested, then call the caller's function. The batch stays committed."""
+    """Build the index if requested, then call the caller's function. True if it was indexed; the batch stays committed
+    either way."""
     version = _due_index(settings, batch, written)
     done = version is not None and _built(spark, settings, version)
     if settings.after_commit is not None:
