@@ -50,12 +50,13 @@ class PartLimits:
     whole_stats: int = 1 << 20
     """A stats file up to this many bytes is fetched whole: one round trip instead of two."""
     whole_core: int = 256 << 10
-    """A core file up to this many bytes is fetched whole, from a local disk as well."""
+    """On a local disk, a core up to this many bytes is read whole; a remote core always is."""
     ahead: int = 3
     """Remote parts fetched ahead at once, at most; the byte budget of the read-ahead also applies. Local parts are not
     read ahead."""
     few_parts: int = 4
-    """If a scan reads at most this many parts, their cores go into the cache, because it is likely to be repeated."""
+    """If a scan reads at most this many parts, their cores go into the cache, because it is likely to be repeated; with
+    a predicate, local ones are read by ranges. As many cores that were read by ranges are kept until the scan ends."""
     few_rows: int = 30_000
     """Up to this many rows are decoded without a second thread, which would take longer to start."""
     helpers: int = min(1, (os.cpu_count() or 1) - 1)

@@ -22,9 +22,10 @@ class Settings:
     commit_parallelism: int = 10
     """Commits fetched at once (`delta.commit.parallelism`)."""
     row_groups_per_batch: int = 4
-    """Row groups of an index decoded ahead of the consumer, at most; twice as many if stats leave few rows."""
+    """Row groups of an index decoded ahead of the consumer, at most; twice as many if stats leave few rows. No batch
+    holds several of them: the name is that of the option."""
     strategy: str = "auto"
-    """`auto`, `reverse` or `forward`."""
+    """`reverse`: files as commits are read; `forward`: all commits first; `auto` chooses."""
     batch_size: int = 17_000
     """Files in a batch, at most. Larger batches are not faster and take more memory."""
     row_batch_size: int = 65_536

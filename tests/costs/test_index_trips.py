@@ -10,20 +10,25 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar.flow.read_ahead import shared_read_ahead
+from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.format.index_names import DIRECTORIES, SIDECAR_INDEX, SIDECARS
 from delta_sidecar.limits import PartLimits, ReaderLimits
+from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.stores import CountingStore
 from tests.costs.counted import counted, opened
 from tests.costs.hourly import FILES, bucket, hourly, moment, parts_asked, parts_of, paths
+from tests.index.models import small_parts
 
 
 @pytest.fixture(autouse=True)
 def cold() -> Iterator[None]:
     """Nothing is remembered from before."""
+    limit = shared_cache.limit
     shared_cache.clear()
     yield
     shared_cache.clear()
+    shared_cache.resize(limit)
 
 
 HINTS = {"_delta_log/_last_checkpoint", *(f"{directory}/_last_index" for directory in DIRECTORIES)}
@@ -245,6 +250,19 @@ def test_a_stats_predicate_without_a_match_reads_no_core(indexed_head: Path) -> 
     store = counted(indexed_head)
     assert list(opened(store).file_infos(predicate="m = 77")) == []
     assert sorted(parts_asked(store)) == sorted(part.stats_name for part in parts_of(indexed_head, 9))
+
+
+@pytest.mark.parametrize("in_step", [False, True], ids=["local", "remote"])
+def test_a_part_in_one_file_is_fetched_once(tmp_path: Path, in_step: bool) -> None:
+    """Its stats are in its core, which nothing but the scan itself keeps."""
+    root = hourly(tmp_path, head=2)
+    build_index(open_store(str(root)), options=BuildOptions(limits=small_parts(single=100)))
+    (part,) = parts_of(root, 2)
+    store = counted(root, in_step=in_step)
+    with opened(store, options={"delta.sidecar.cache_size": 0}).scan_files("m = 1") as scan:
+        assert set(scan.read_all().column("path").to_pylist()) == paths(1)
+    assert part.stats is None
+    assert [path for path in settled(store) if path.endswith(part.core_name)] == [f"{SIDECARS}/{part.core_name}"]
 
 
 def test_the_stats_of_files_cost_one_file_more_a_part(indexed_head: Path) -> None:

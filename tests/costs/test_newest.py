@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import BuildOptions, build_index
+from delta_sidecar.index.read.part_file import PartFile
 from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -80,3 +84,23 @@ def test_what_is_hidden_is_not_counted(late: Path) -> None:
     (late / "_delta_log" / f"{HOURS + 1:020}.json").write_text(commit)
     found = [f.path for f in opened(counted(late)).file_infos(limit=3)]
     assert found == [file(8, number).path for number in (3, 2, 1)]
+
+
+def test_the_sort_keys_in_a_stats_file_are_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many row groups of the part are merged with those of another."""
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    options = BuildOptions("x", part_rows=40, limits=small_parts(single=1, small=0, rows=40, row_group_rows=4))
+    for numbers in (range(0, 80, 2), (7, 31, 63)):
+        log.commit(*(add(f"f{n}", stats={"numRecords": 1, "minValues": {"x": n}, "nullCount": {}}) for n in numbers))
+        build_index(open_store(str(tmp_path)), options=options)
+    parts, decoded = parts_of(tmp_path, 1), Counter[str]()
+    assert sorted(part.row_groups for part in parts) == [1, 10]
+
+    def read(file: PartFile, *args: Any, plain: Callable[..., pa.Table] = PartFile.read) -> pa.Table:
+        decoded[file.name.rpartition("/")[2]] += 1
+        return plain(file, *args)
+
+    monkeypatch.setattr(PartFile, "read", read)
+    found = [int(f.path[1:]) for f in DeltaTable(str(tmp_path)).file_infos(limit=100)]
+    assert found == sorted([*range(0, 80, 2), 7, 31, 63], reverse=True)
+    assert {part.stats_name: decoded[part.stats_name] for part in parts} == {part.stats_name: 1 for part in parts}

@@ -17,7 +17,7 @@ from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
 from delta_sidecar.index.build.garbage import collect_garbage
 from delta_sidecar.index.format.index_names import SIDECAR_INDEX, SIDECARS
-from delta_sidecar.index.read.manifests import find_manifest, listed_manifests, read_hint
+from delta_sidecar.index.read.manifests import listed_manifests, newest_usable_manifest, read_hint
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
@@ -90,7 +90,7 @@ def test_a_build_that_dies_at_any_write(tmp_path: Path, full: bool, after: bool)
             build_index(Dying(store, deaths, after), options=options)  # type: ignore[arg-type]
             break
         except Killed:
-            base, passed = find_manifest(load_snapshot(store))
+            base, passed = newest_usable_manifest(load_snapshot(store))
             assert base is not None
             assert passed == []
             assert base.manifest.version in (0, 2)
@@ -186,7 +186,7 @@ def test_a_table_made_again_at_the_same_place(tmp_path: Path) -> None:
     log = LogBuilder(tmp_path).metadata(table_id="made-again").commit(add("other.parquet"))
     assert not verify_index(store).ok
     with pytest.raises(CorruptIndexError):
-        raise CorruptIndexError(*find_manifest(load_snapshot(store))[1])
+        raise CorruptIndexError(*newest_usable_manifest(load_snapshot(store))[1])
     report = build_index(store, options=FINE)
     assert (report.mode, report.files) == ("full", 1)
     assert_index_is(store, 0, log.state().files.values())

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar.index.build.build import BuildOptions, build_index
-from delta_sidecar.index.read.manifests import find_manifest
+from delta_sidecar.index.read.manifests import newest_usable_manifest
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
@@ -55,7 +55,7 @@ def test_a_build_that_is_killed_at_each_write(tmp_path: Path) -> None:
     killed = 0
     while run(tmp_path, killed) == -signal.SIGKILL:
         killed += 1
-        base, passed = find_manifest(load_snapshot(store))
+        base, passed = newest_usable_manifest(load_snapshot(store))
         assert passed == []
         assert base is not None
         assert_index_is(store, base.manifest.version, log.state(base.manifest.version).files.values())

@@ -20,7 +20,7 @@ from delta_sidecar.index.format.index_columns import column
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import FileEntry, PartEntry
 from delta_sidecar.index.format.part_format import MANIFEST_KEY, nested
-from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.read.part_rows import read_file_keys
 from delta_sidecar.index.read.whole_part import completed, read_part
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, sorted_rows
 from delta_sidecar.log.actions import Add, DeletionVector
@@ -110,7 +110,7 @@ def test_the_greatest_come_first_and_unknown_keys_last(store: Store) -> None:
 
 def test_keys_of_a_part(store: Store) -> None:
     entry = write_part(store, "i", "part", rows(), LAYOUT, 10_000)
-    keys = read_keys(store, "i", entry)
+    keys = read_file_keys(store, "i", entry)
     assert keys.column("path").to_pylist() == ["b", "a", "e", "c%20d"]
     assert [v and v["offset"] for v in keys.column("deletion_vector").to_pylist()] == [None, 4, None, None]
 

@@ -19,7 +19,7 @@ from delta_sidecar.index.build.build import build_index
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.format.manifest import decode, encode
 from delta_sidecar.index.read.finder import read_single
-from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.read.part_rows import read_file_keys
 from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.storage import open_store
@@ -256,7 +256,7 @@ def test_keys_of_a_part_that_speaks_for_itself(tmp_path: Path, vectors: bool) ->
     made = make_table(tmp_path, single=True, vectors=vectors)
     manifest = read_single(made.store, SIDECARS, INDEXED)
     assert manifest is not None
-    keys = read_keys(made.store, SIDECARS, manifest.parts[0])
+    keys = read_file_keys(made.store, SIDECARS, manifest.parts[0])
     assert sorted(keys.column("path").to_pylist()) == sorted(body["path"] for body in made.live(INDEXED).values())
     assert (keys.column("deletion_vector").null_count < keys.num_rows) == vectors
 

@@ -142,13 +142,8 @@ def stats_json(text: str | None) -> msgspec.Raw | str | None:
 
 
 def _cells(scan: FileScan, columns: Sequence[str], where: UriMaker) -> Iterator[list[str]]:
-    for info in _infos(scan):
+    for info in file_infos(scan):
         yield [where.uri(info.path) if name == "uri" else _shown(name, getattr(info, name)) for name in columns]
-
-
-def _infos(batches: Iterator[pa.RecordBatch] | FileScan) -> Iterator[FileInfo]:
-    for batch in batches:
-        yield from file_infos([batch])
 
 
 _NUMBERS = ("size", "num_records", "base_row_id", "default_row_commit_version", _TITLES["deletion_vector"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from delta_sidecar.cli import arguments as given
+from delta_sidecar.cli import arguments
 from delta_sidecar.cli.failures import reported, say_interrupted
 from delta_sidecar.cli.help import WIDEST, Group, argument, one_of, option
 from delta_sidecar.cli.interrupts import interrupts
@@ -57,7 +57,7 @@ def app(context: click.Context) -> None:
 
 
 @contextmanager
-def _opened(source: given.Source, verbose: bool) -> Iterator[DeltaTable]:
+def _opened(source: arguments.Source, verbose: bool) -> Iterator[DeltaTable]:
     """The table, with failures reported and logs on stderr when they are wanted."""
     with _working(verbose, source.storage_options):
         from delta_sidecar.cli.reports import log_opening, log_total
@@ -83,20 +83,20 @@ def _working(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
     help="List the live files, newest first. With --where, skip files that cannot hold a matching row.",
     epilog='Example: sidecar files ./events --where "ts >= now() - interval 1 hour"',
 )
-@given.table
-@given.where
-@given.limit
-@given.columns
-@option("--stats", is_flag=True, section=given.WHAT, help="Include the statistics of each file.")
-@given.pinned
-@given.output
-@given.verbose
-@given.strategy
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.table
+@arguments.where
+@arguments.limit
+@arguments.columns
+@option("--stats", is_flag=True, section=arguments.WHAT, help="Include the statistics of each file.")
+@arguments.pinned
+@arguments.output
+@arguments.verbose
+@arguments.strategy
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def files(
-    source: given.Source,
+    source: arguments.Source,
     where: str | None,
     limit: int | None,
     columns: list[str] | None,
@@ -118,19 +118,19 @@ def files(
     help="Print the rows while they are read. With --where, print only the rows that match.",
     epilog='Example: sidecar read ./events --where "id = 7" --columns ts,id --limit 100',
 )
-@given.table
-@given.where
-@given.limit
-@given.columns
-@given.pinned
-@given.output
-@given.verbose
-@given.strategy
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.table
+@arguments.where
+@arguments.limit
+@arguments.columns
+@arguments.pinned
+@arguments.output
+@arguments.verbose
+@arguments.strategy
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def read(
-    source: given.Source,
+    source: arguments.Source,
     where: str | None,
     limit: int | None,
     columns: list[str] | None,
@@ -155,21 +155,21 @@ _RANGE = "Range"
     "feed (delta.enableChangeDataFeed).",
     epilog="Example: sidecar changes ./events --from 5 --json",
 )
-@given.table
+@arguments.table
 @option("--from", "start", type=click.IntRange(min=0), metavar="N", section=_RANGE, help="The first version.")
 @option("--since", metavar="TIME", section=_RANGE, help="The first version at or after this time.")
 @option(
     "--to", "end", type=click.IntRange(min=0), metavar="N", section=_RANGE, help="The last version (default: newest)."
 )
-@given.where
-@given.columns
-@given.output
-@given.verbose
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.where
+@arguments.columns
+@arguments.output
+@arguments.verbose
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def changes(
-    source: given.Source,
+    source: arguments.Source,
     start: int | None,
     since: str | None,
     end: int | None,
@@ -195,20 +195,20 @@ def changes(
     help="Run a listing without printing the files, and show what it read, why, and what it cost.",
     epilog="Example: sidecar explain ./events --where \"date(ts) = '2026-02-10'\"",
 )
-@given.table
-@given.where
-@given.limit
-@given.columns
-@option("--stats", is_flag=True, section=given.WHAT, help="Include the statistics of each file.")
-@given.pinned
-@given.as_json
-@given.verbose
-@given.strategy
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.table
+@arguments.where
+@arguments.limit
+@arguments.columns
+@option("--stats", is_flag=True, section=arguments.WHAT, help="Include the statistics of each file.")
+@arguments.pinned
+@arguments.as_json
+@arguments.verbose
+@arguments.strategy
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def explain(
-    source: given.Source,
+    source: arguments.Source,
     where: str | None,
     limit: int | None,
     columns: list[str] | None,
@@ -227,16 +227,16 @@ def explain(
     help="Show version, protocol, schema, partitions, properties, base (index or checkpoint) and tail (later commits).",
     epilog="Example: sidecar info ./events --files",
 )
-@given.table
-@option("--files", is_flag=True, section=given.WHAT, help="Count files and bytes; this lists every file.")
-@given.pinned
-@given.as_json
-@given.verbose
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.table
+@option("--files", is_flag=True, section=arguments.WHAT, help="Count files and bytes; this lists every file.")
+@arguments.pinned
+@arguments.as_json
+@arguments.verbose
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def info(
-    source: given.Source,
+    source: arguments.Source,
     files: bool,
     json: bool,
     verbose: bool,
@@ -252,16 +252,16 @@ def info(
     help="Show what each commit did, newest first.",
     epilog="Example: sidecar history ./events --limit 20",
 )
-@given.table
-@given.limit
-@given.pinned
-@given.as_json
-@given.verbose
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.table
+@arguments.limit
+@arguments.pinned
+@arguments.as_json
+@arguments.verbose
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def history(
-    source: given.Source,
+    source: arguments.Source,
     limit: int | None,
     json: bool,
     verbose: bool,
@@ -281,10 +281,10 @@ _KUSTO = "Kusto"
     "row, or the command that creates an external table.",
     epilog='Example: sidecar kql az://lake/events --where "id = 7" --access impersonate',
 )
-@given.table
-@given.where
-@given.columns
-@given.pinned
+@arguments.table
+@arguments.where
+@arguments.columns
+@arguments.pinned
 @option("--ddl", metavar="NAME", section=_KUSTO, help="Write the command that creates this external table.")
 @option(
     "--access",
@@ -299,7 +299,7 @@ _KUSTO = "Kusto"
     "--sas-file",
     metavar="FILE",
     section=_KUSTO,
-    shell_complete=given.complete_file,
+    shell_complete=arguments.complete_file,
     help="Holds the token; else AZURE_STORAGE_SAS_TOKEN.",
 )
 @option("--uri-prefix", metavar="URL", section=_KUSTO, help="The table's directory, as Kusto reaches it.")
@@ -313,14 +313,14 @@ _KUSTO = "Kusto"
     section=_KUSTO,
     help="Partition values of one query at most (100).",
 )
-@given.as_json
-@given.verbose
-@given.strategy
-@given.reader_option
-@given.storage_option
-@given.of_source
+@arguments.as_json
+@arguments.verbose
+@arguments.strategy
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
 def kql(
-    source: given.Source,
+    source: arguments.Source,
     where: str | None,
     columns: list[str] | None,
     ddl: str | None,
@@ -359,13 +359,13 @@ def kql(
     help="Write a small Delta table to try the other commands on.",
     epilog="Example: sidecar sample ./events, then sidecar build ./events",
 )
-@argument("directory", "DIR", "A new or empty directory on a local disk.", shell_complete=given.complete_place)
+@argument("directory", "DIR", "A new or empty directory on a local disk.", shell_complete=arguments.complete_place)
 @option("--hours", type=click.IntRange(min=1), default=72, metavar="N", help="Hours of telemetry (72).")
 @option("--files-per-hour", type=click.IntRange(min=1), default=4, metavar="N", help="Data files per hour (4).")
 @option("--rows-per-file", type=click.IntRange(min=1), default=250, metavar="N", help="Rows per data file (250).")
 @option("--seed", type=int, default=0, metavar="N", help="Seed of the random values (0).")
-@given.as_json
-@given.verbose
+@arguments.as_json
+@arguments.verbose
 def sample(
     directory: str, hours: int, files_per_hour: int, rows_per_file: int, seed: int, json: bool, verbose: bool
 ) -> None:
@@ -388,9 +388,9 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     "source",
     "SOURCE",
     "Files or a Delta table (a path or URI), or kafka://broker/topic.",
-    shell_complete=given.complete_place,
+    shell_complete=arguments.complete_place,
 )
-@given.table
+@arguments.table
 @option(
     "--format",
     "file_format",
@@ -417,7 +417,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     "--schema",
     metavar="FILE",
     section=_SCHEMA,
-    shell_complete=given.complete_file,
+    shell_complete=arguments.complete_file,
     help="The schema of the source: DDL, or Spark's JSON.",
 )
 @option("--merge-schema", is_flag=True, section=_SCHEMA, help="Add new columns to the table.")
@@ -426,7 +426,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     "--bad-rows",
     metavar="TABLE",
     section=_SCHEMA,
-    shell_complete=given.complete_place,
+    shell_complete=arguments.complete_place,
     help="Write unreadable records to this Delta table.",
 )
 @option(
@@ -464,7 +464,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     "--checkpoint-location",
     metavar="DIR",
     section=_STREAM,
-    shell_complete=given.complete_place,
+    shell_complete=arguments.complete_place,
     help="Where a stream keeps its progress.",
 )
 @option("--every", metavar="TIME", section=_STREAM, help="Keep running, with a batch every '10 seconds'.")
@@ -480,7 +480,7 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     multiple=True,
     metavar="FILE",
     section=_KAFKA,
-    shell_complete=given.complete_file,
+    shell_complete=arguments.complete_file,
     help="Schema FILE, or 17=FILE for id 17 of a registry.",
 )
 @option(
@@ -495,13 +495,13 @@ _STREAM, _KAFKA = "Batches and streams", "Kafka"
     "--kafka-config",
     metavar="FILE",
     section=_KAFKA,
-    shell_complete=given.complete_file,
+    shell_complete=arguments.complete_file,
     help="File of consumer properties, including secrets.",
 )
-@given.spark
-@given.as_json
-@given.verbose
-@given.storage_option
+@arguments.spark
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
 def ingest(
     source: str,
     table: str,
@@ -535,9 +535,12 @@ def ingest(
     verbose: bool,
     storage_option: tuple[str, ...],
 ) -> None:
-    stores = given.pairs("--storage-option", storage_option)
-    reads, properties = given.pairs("--read-option", read_option), given.pairs("--table-property", table_property)
-    settings = given.pairs("--conf", conf)
+    stores = arguments.pairs("--storage-option", storage_option)
+    reads, properties = (
+        arguments.pairs("--read-option", read_option),
+        arguments.pairs("--table-property", table_property),
+    )
+    settings = arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
     secrets = settings | stores
     with _working(verbose, secrets):
@@ -545,10 +548,29 @@ def ingest(
 
         messages = Messages(value_format, kafka_columns, starting_offsets, ending_offsets, avro_schema, kafka_config)
         order = Order(
-            source, table, time_column, bucket, bucket_column, file_format, reads, target_file_size, schema,
-            time_format, merge_schema, rescue, bad_rows, app_id, batch_id, properties, index_when(index), stream,
-            checkpoint_location, every, stores, messages,
-        )  # fmt: skip
+            source,
+            table,
+            time_column,
+            bucket=bucket,
+            bucket_column=bucket_column,
+            file_format=file_format,
+            read_options=reads,
+            target_file_size=target_file_size,
+            schema_file=schema,
+            time_format=time_format,
+            merge_schema=merge_schema,
+            rescue=rescue,
+            bad_rows=bad_rows,
+            app_id=app_id,
+            batch_id=batch_id,
+            table_properties=properties,
+            index=index_when(index),
+            stream=stream,
+            checkpoint_location=checkpoint_location,
+            every=every,
+            storage_options=stores,
+            messages=messages,
+        )
         secrets |= {} if order.topics is None else order.topics.secrets
         run(order, master, settings, json, verbose)
 
@@ -561,8 +583,8 @@ _BUILD, _OWN, _WATCH = "Index", "Your own metadata", "Watching"
     help="Build or update the index beside the log. Only the first index of a huge table needs Spark.",
     epilog="Example: sidecar build s3://lake/events --storage-option region=eu-central-1",
 )
-@given.table
-@given.version
+@arguments.table
+@arguments.version
 @option("--full", is_flag=True, section=_BUILD, help="Rebuild from scratch; ignore the old index.")
 @option("--sort-column", metavar="NAME", section=_BUILD, help="Column to sort the index by; default: auto.")
 @option("--time-column", metavar="NAME", section=_BUILD, help="Time column for fast pruning; default: auto.")
@@ -597,10 +619,10 @@ _BUILD, _OWN, _WATCH = "Index", "Your own metadata", "Watching"
     section=_WATCH,
     help="Also index when N commits are not indexed yet.",
 )
-@given.spark
-@given.as_json
-@given.verbose
-@given.storage_option
+@arguments.spark
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
 def build(
     table: str,
     version: int | None,
@@ -618,7 +640,7 @@ def build(
     verbose: bool,
     storage_option: tuple[str, ...],
 ) -> None:
-    stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
+    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     if watch and version is not None:
         raise click.UsageError("--watch follows the newest version; leave --version out")
     interrupts.clean_up_first()
@@ -626,7 +648,7 @@ def build(
         from delta_sidecar.cli import index
         from delta_sidecar.index.build.build import BuildOptions
 
-        own = given.pairs("--manifest-metadata", manifest_metadata)
+        own = arguments.pairs("--manifest-metadata", manifest_metadata)
         kept = {name: value or None for name, value in own.items()}
         options = BuildOptions(sort_column, time_column, full, engine=engine, manifest_metadata=kept)
         if watch:
@@ -640,13 +662,13 @@ def build(
     help="Check every byte of the index, and compare every file and bound in it with the log.",
     epilog="Exit codes: 0 the index matches the log, 1 it does not, 2 it could not be checked.",
 )
-@given.table
-@given.version
-@given.as_json
-@given.verbose
-@given.storage_option
+@arguments.table
+@arguments.version
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
 def verify(table: str, version: int | None, json: bool, verbose: bool, storage_option: tuple[str, ...]) -> None:
-    stores = given.pairs("--storage-option", storage_option)
+    stores = arguments.pairs("--storage-option", storage_option)
     with _working(verbose, stores):
         from delta_sidecar.cli import index
 
@@ -670,7 +692,7 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
     "Paths or URIs of tables, handled one after the other.",
     nargs=-1,
     required=True,
-    shell_complete=given.complete_place,
+    shell_complete=arguments.complete_place,
 )
 @option("--dry-run", is_flag=True, section=_STEPS, help="Show what each step would do; write nothing.")
 @option(
@@ -703,10 +725,10 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
     section=_FILES,
     help="Compact files smaller than half of this (128MB).",
 )
-@given.spark
-@given.as_json
-@given.verbose
-@given.storage_option
+@arguments.spark
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
 def maintain(
     tables: tuple[str, ...],
     dry_run: bool,
@@ -720,7 +742,7 @@ def maintain(
     verbose: bool,
     storage_option: tuple[str, ...],
 ) -> None:
-    stores, settings = given.pairs("--storage-option", storage_option), given.pairs("--conf", conf)
+    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
     with _working(verbose, settings | stores):
         from delta_sidecar.cli.maintain import Order, run

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from delta_sidecar.engines.engine_plan import EngineReading, Refusals, RowCondition, plan_engine
+from delta_sidecar.engines.engine_plan import EngineReading, Refusals, RowCondition, choose_way
 from delta_sidecar.engines.extras import imported
 from delta_sidecar.errors import InputError
 from delta_sidecar.table_access import TableAccess
@@ -70,8 +70,9 @@ def datafusion_reading(
     table: DeltaTable, predicate: Predicate | None, columns: Sequence[str] | None, way: str
 ) -> EngineReading:
     """How DataFusion reads the table; nothing is listed for it."""
-    refusals = Refusals(by_request=lambda request: "DataFusion has no public scan of a list of files")
-    return plan_engine(table, "datafusion", refusals, predicate, columns, way)
+    no_files = "DataFusion has no public scan of a list of files"
+    refusals = Refusals(by_request=lambda request: no_files, keeps_empty_names=True)
+    return choose_way(table, "datafusion", refusals, predicate, columns, way)
 
 
 class QueryBuilder:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from delta_sidecar.data.footers import INT96
 from delta_sidecar.data.request import RowRequest
 from delta_sidecar.engines.duckdb_sql import PredicateSql, duckdb_type, quoted, scalar_literal, text
-from delta_sidecar.engines.engine_plan import EngineReading, NotTranslatedError, Refusals, plan_engine
+from delta_sidecar.engines.engine_plan import EngineReading, NotTranslatedError, Refusals, choose_way
 from delta_sidecar.engines.extras import imported
 from delta_sidecar.engines.file_list import (
     FILE_NAME,
@@ -79,7 +79,7 @@ def duckdb_reading(
         # Last: a file that is missing has been found by then.
         by_layout=lambda files, request: _forbidden(files, connection) or _spelled_otherwise(files, connection),
     )
-    return plan_engine(table, "duckdb", refusals, predicate, columns, way)
+    return choose_way(table, "duckdb", refusals, predicate, columns, way)
 
 
 def _unreachable(scheme: str, connection: duckdb.DuckDBPyConnection | None, way: str) -> str | None:

@@ -114,6 +114,8 @@ class Refusals:
     """From the log's entries; no footer is read yet."""
     by_layout: Callable[[FileList, RowRequest], str | None] = lambda files, request: None
     """From the way in which the files store the columns."""
+    keeps_empty_names: bool = False
+    """Whether the engine can hold a column without a name; if not, one that is asked for is an error either way."""
 
 
 def engine_plan(
@@ -136,7 +138,7 @@ def engine_plan(
     raise OptionError(f"engine is {engine!r}; it takes one of duckdb, polars, datafusion")
 
 
-def plan_engine(
+def choose_way(
     table: DeltaTable,
     engine: str,
     refusals: Refusals,
@@ -150,7 +152,7 @@ def plan_engine(
         raise OptionError(f"way is {way!r}; it takes one of {', '.join(WAYS)}")
     condition = RowCondition.of(table, predicate)
     request = row_request(table, condition.bound, columns)
-    if engine != "datafusion" and any(not field.name for field in request.output):
+    if not refusals.keeps_empty_names and any(not field.name for field in request.output):
         raise InputError(f"a column of {table.table_uri} has an empty name, which {engine} does not keep; leave it out")
     if way == "dataset":
         return EngineReading(_plan(engine, "dataset", "asked for", None), request, condition, None)

@@ -16,7 +16,7 @@ import pyarrow.types as pat
 
 from delta_sidecar.data.footers import INT96
 from delta_sidecar.data.request import RowRequest
-from delta_sidecar.engines.engine_plan import EngineReading, NotTranslatedError, Refusals, plan_engine
+from delta_sidecar.engines.engine_plan import EngineReading, NotTranslatedError, Refusals, choose_way
 from delta_sidecar.engines.extras import imported
 from delta_sidecar.engines.file_list import FILE_NAME, KNOWN_FILE, ROW_NUMBER, FileColumn, FileGroup, FileList
 
@@ -64,7 +64,7 @@ def polars_reading(
             _int96(files) or _unknown_zone(files) or _written_otherwise(files) or _nested_otherwise(files, request)
         ),
     )
-    return plan_engine(table, "polars", refusals, predicate, columns, way)
+    return choose_way(table, "polars", refusals, predicate, columns, way)
 
 
 def _too_old(version: str) -> str | None:

@@ -31,7 +31,7 @@ class LiveRows(Struct, frozen=True):
 
 
 class AtMost(Struct, frozen=True):
-    """Upper bounds of what will be read of a base; None if it must be opened first."""
+    """Upper bounds of what will be read of a base. `row_groups` is None if the base must be opened first to know."""
 
     row_groups: int | None
     bytes: int

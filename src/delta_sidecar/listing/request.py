@@ -1,4 +1,4 @@
-"""The request of a listing: which columns, which files, how many, and how far ahead to read."""
+"""The request of a listing: which columns, which files, how many, and in which order a base is read."""
 
 from __future__ import annotations
 

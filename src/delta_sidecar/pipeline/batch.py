@@ -1,4 +1,5 @@
-"""A batch made ready: held to its contract, its time a time, its bad rows apart. Nothing is written here.
+"""Prepare a batch: check it against its contract, convert its event time, and separate its bad rows. Nothing is
+written here.
 
 Text is parsed under the contract and typed rows are projected to it; both then go the same way.
 """
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-NO_TIME: Final = "__no_time"
+TIME_PROBLEM: Final = "__time_problem"
 """The column that says why a time cannot be read."""
-_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, NO_TIME)
+_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, TIME_PROBLEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Files:
 
 
 Input: TypeAlias = Files | Lines | Rows
-"""What a batch is made of: files, lines that came otherwise, or a frame."""
+"""What a batch is made of: files, lines from elsewhere (Kafka), or a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Demands:
     rescue: bool = False
     time_format: str | None = None
     count: bool = True
-    """Whether rows are counted by bucket even where nothing else has to be known of them first."""
+    """Count rows per bucket even if nothing else needs a pass over the rows."""
     allow_bad: bool = False
     """Whether bad rows may be put aside."""
     say: Callable[[str], None] = field(default=lambda message: None, repr=False)
@@ -103,9 +104,9 @@ class Prepared:
     frame: DataFrame
     time: EventTime
     merge: bool
-    """Whether the table gets new columns by it."""
+    """Whether writing it adds columns to the table."""
     survey: Survey | None
-    """None where nothing had to be known of the rows first."""
+    """None if the rows need not be scanned before writing."""
     bad: DataFrame | None = None
     """Its bad rows, where there are any: reason, origin and raw bytes of each."""
     first_rows: Callable[[], DataFrame] | None = None
@@ -184,26 +185,25 @@ def _of_lines(
         seen = survey(frame, _number(time, demands))
     names_seen = [problem.name for problem in seen.problems]
     _check_extras(lines, names_seen)
-    if demands.rescue and RESCUED in names_seen:
-        raise InputError(f"{lines.label} has a column {RESCUED}, which --rescue writes; rename it")
+    _check_no_rescued(names_seen, demands, lines.label)
     contract = contract.refuse_or_grow(lines.label, seen.problems)
     bad = _bad_lines(rows, contract) if seen.bad_rows else None
     if bad is not None and not demands.allow_bad:
         raise _refusal(spark, lines.source, lines.label, bad, seen.bad_rows)
 
-    def written(rows: _Parsing) -> DataFrame:
+    def output_frame(rows: _Parsing) -> DataFrame:
         # Where the survey saw no bad record, one that turns up now is an error: nobody would put it aside.
         frame, _ = rows.timed(contract, writing=True, allow_bad=bad is not None)
         if bad is not None:
             frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
         return _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
 
-    prepared = _prepared(written(rows), time, contract, target, seen, bad)
+    prepared = _prepared(output_frame(rows), time, contract, target, seen, bad)
 
     def first_rows() -> DataFrame:
         # A limit after the parser ends Python workers in the middle of their work, and the next job starts new ones.
         first = replace(rows, lines=replace(lines, frame=lines.frame.limit(SAMPLE_ROWS)))
-        return written(first).select(*map(quoted, prepared.frame.columns))
+        return output_frame(first).select(*map(quoted, prepared.frame.columns))
 
     return replace(prepared, first_rows=first_rows)
 
@@ -229,15 +229,15 @@ class _Parsing:
         if keep_raw and self.lines.source.flag("multiLine"):
             frame = _with_record(frame)
         if keep_raw:
-            frame = frame.selectExpr("*", f"{self._no_time(frame)} AS {NO_TIME}")
+            frame = frame.selectExpr("*", f"{self._time_problem_in(frame)} AS {TIME_PROBLEM}")
         return _timed(frame, demands, wanted, self.lines.label)
 
-    def _no_time(self, frame: DataFrame) -> str:
+    def _time_problem_in(self, frame: DataFrame) -> str:
         """SQL: why the time of a row cannot be read, where it cannot."""
         demands = self.demands
         schema = without(_columns(frame), demands.bucket_column)
         time = event_time(schema, demands.time_column, self.lines.label, demands.time_format)
-        return _no_time(time, demands)
+        return _time_problem(time, demands)
 
 
 def _names_by_schema(lines: Lines, demands: Demands) -> list[str] | None:
@@ -253,13 +253,13 @@ def _inferred(lines: Lines, demands: Demands, names: list[str] | None) -> Struct
         schema = without(parsing.inferred(lines, names), demands.bucket_column)
     if not schema.fields:
         raise InputError(f"{lines.label} holds no record to infer a schema from; give --schema (schema=…)")
-    _check_no_rescued(schema, demands, lines.label)
-    _check_extras(lines, [column.name for column in schema.fields])
+    _check_no_rescued(schema.names, demands, lines.label)
+    _check_extras(lines, schema.names)
     return schema
 
 
-def _check_no_rescued(schema: StructType, demands: Demands, label: str) -> None:
-    if demands.rescue and find_type(schema, (RESCUED,)) is not None:
+def _check_no_rescued(names: Sequence[str], demands: Demands, label: str) -> None:
+    if demands.rescue and RESCUED in map(str.casefold, names):
         raise InputError(f"{label} has a column {RESCUED}, which --rescue writes; rename it")
 
 
@@ -308,15 +308,13 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
     """Reason, origin and text of the records that cannot be in the table."""
     frame, _ = rows.timed(contract, keep_raw=True)
     return frame.where(f"{REASON} IS NOT NULL OR {_is_bad_time(frame)}").selectExpr(
-        f"coalesce({REASON}, {NO_TIME}) AS {REASON}", ORIGIN, RAW
+        f"coalesce({REASON}, {TIME_PROBLEM}) AS {REASON}", ORIGIN, RAW
     )
 
 
 def _with_record(frame: DataFrame) -> DataFrame:
     """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
-    columns = [quoted(field.name) for field in _columns(frame).fields]
-    fields = ", ".join([*columns, f"{LEFT} AS {RESCUED}"])
-    record = f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
+    record = _as_json([*map(quoted, _columns(frame).names), f"{LEFT} AS {RESCUED}"])
     others = [quoted(name) for name in frame.columns if name != RAW]
     return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
@@ -330,7 +328,7 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
     whole = [without(_columns(frame), demands.bucket_column) for frame, _ in timed]
     schemas = [without(schema, demands.time_name) for schema in whole]
     for group, schema in zip(groups, schemas):
-        _check_no_rescued(schema, demands, group.label)
+        _check_no_rescued(schema.names, demands, group.label)
         checked_names(schema.names, group.label)
     if contract is None:
         schema = unify(zip((group.label for group in groups), whole))
@@ -377,7 +375,7 @@ def _time_type(group: Rows, demands: Demands) -> str:
 
 
 def _with_time_column(group: Rows, groups: Sequence[Rows], demands: Demands) -> DataFrame:
-    """The frame; one without a time has a null one where another of the batch has one."""
+    """The frame. If it lacks the time column and another group has it, a null one is added."""
     if len(groups) == 1 or _time_type(group, demands):
         return group.frame
     if not any(_time_type(other, demands) for other in groups):
@@ -397,8 +395,8 @@ def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: st
 def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
     origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
-    raw = _as_json(without(group.frame.schema, ORIGIN, REASON, RAW))
-    reason = _no_time(time, demands)
+    raw = _as_json([*map(quoted, without(group.frame.schema, ORIGIN, REASON, RAW).names)])
+    reason = _time_problem(time, demands)
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
 
 
@@ -406,12 +404,12 @@ def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
 
 
 def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: str) -> tuple[DataFrame, EventTime]:
-    """The frame with its time as a timestamp, and a mark on rows that have one which cannot be read."""
+    """The frame with its time as a timestamp, and a flag on rows whose time is present but unreadable."""
     from pyspark.sql import functions as f
 
     schema = without(_columns(frame), demands.bucket_column)
     time = event_time(schema, demands.time_column, label, demands.time_format, wanted)
-    if time.column == EVENT_TIME and find_type(without(frame.schema), (EVENT_TIME,)) is not None:
+    if time.column == EVENT_TIME and find_type(frame.schema, (EVENT_TIME,)) is not None:
         raise InputError(f"{label} has a column {EVENT_TIME}, which the time of {demands.time_column} is copied to")
     if not time.may_be_bad:
         return with_time(frame, time), time
@@ -425,7 +423,7 @@ def _is_bad_time(frame: DataFrame) -> str:
     return f"coalesce({BAD_TIME}, false)" if BAD_TIME in frame.columns else "false"
 
 
-def _no_time(time: EventTime, demands: Demands) -> str:
+def _time_problem(time: EventTime, demands: Demands) -> str:
     """SQL: why a time cannot be read."""
     reason = literal(f"{demands.time_column} is not a time")
     if demands.time_format is not None:
@@ -443,17 +441,16 @@ def _columns(frame: DataFrame) -> StructType:
     return without(frame.schema, *_NOTES)
 
 
-def _as_json(schema: StructType) -> str:
-    """SQL: a row as JSON bytes."""
-    fields = ", ".join(quoted(field.name) for field in schema.fields)
-    return f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
+def _as_json(fields: Sequence[str]) -> str:
+    """SQL: a row of some fields, each given as SQL, as JSON bytes."""
+    return f"CAST({projection.json_text('struct(' + ', '.join(fields) + ')')} AS BINARY)"
 
 
 def _projected(
     frame: DataFrame, contract: Contract, time: EventTime, target: Target | None, rescued: str | None
 ) -> DataFrame:
     """The frame in the columns that are written, and the notes beside them."""
-    wanted = _written(contract, time, target)
+    wanted = _output_schema(contract, time, target)
     notes = [name for name in (BAD_TIME, REASON) if name in frame.columns]
     source = _columns(frame)
     if projection.is_as(source, wanted) and rescued is None and len(source.fields) + len(notes) == len(frame.columns):
@@ -462,7 +459,7 @@ def _projected(
     return frame.selectExpr(*projection.columns(source, wanted), *more, *notes)
 
 
-def _written(contract: Contract, time: EventTime, target: Target | None) -> StructType:
+def _output_schema(contract: Contract, time: EventTime, target: Target | None) -> StructType:
     """The columns that are written: the contract's, each with all fields that the table has."""
     from pyspark.sql import types as t
 

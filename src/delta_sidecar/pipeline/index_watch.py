@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from delta_sidecar.errors import DeltaSidecarError, OptionError, StoreUnavailableError, UnsupportedTableError
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.format.manifest import CommitIdentity
-from delta_sidecar.index.read.manifests import find_manifest
+from delta_sidecar.index.read.manifests import newest_usable_manifest
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import load_snapshot
@@ -230,7 +230,7 @@ class _Follower:
                 return listing
         self.forget()
         snapshot = load_snapshot(self.store)
-        index, _ = find_manifest(snapshot)
+        index, _ = newest_usable_manifest(snapshot)
         if index is not None:
             self._remember(index.manifest.version, snapshot.listing)
         return snapshot.listing

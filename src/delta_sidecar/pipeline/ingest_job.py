@@ -98,7 +98,7 @@ class IngestSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class IngestSettings:
     """The settings of every batch of an ingest."""
 
     table: str
@@ -131,16 +131,16 @@ class Settings:
     def demands(self) -> Demands:
         """What is asked of every batch."""
         return Demands(
-            self.time_column,
-            self.bucket.granularity,
-            self.bucket.column,
-            self.schema,
-            self.merge_schema,
-            self.rescue,
-            self.time_format,
-            self.target_file_size is not None,
-            self.bad_rows is not None,
-            self.say,
+            time_column=self.time_column,
+            granularity=self.bucket.granularity,
+            bucket_column=self.bucket.column,
+            schema=self.schema,
+            merge=self.merge_schema,
+            rescue=self.rescue,
+            time_format=self.time_format,
+            count=self.target_file_size is not None,
+            allow_bad=self.bad_rows is not None,
+            say=self.say,
         )
 
     @property
@@ -217,10 +217,23 @@ def ingest(
         >>> done.rows, done.buckets
         (1, 1)
     """
-    settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
-        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
-    )  # fmt: skip
+    settings = checked_settings(
+        table,
+        time_column,
+        bucket=bucket,
+        bucket_column=bucket_column,
+        target_file_size=target_file_size,
+        time_format=time_format,
+        schema=schema,
+        merge_schema=merge_schema,
+        rescue=rescue,
+        bad_rows=bad_rows,
+        table_properties=table_properties,
+        storage_options=storage_options,
+        index=index,
+        after_commit=after_commit,
+        on_progress=on_progress,
+    )
     once = _once(app_id, batch_id)
     session = session_of(source, spark)
     if (messages := messages_of(source, read_options)) is not None:
@@ -245,7 +258,7 @@ def messages_of(source: object, read_options: Mapping[str, str] | None) -> Kafka
     return None
 
 
-def with_message_columns(settings: Settings, messages: KafkaSource) -> Settings:
+def with_message_columns(settings: IngestSettings, messages: KafkaSource) -> IngestSettings:
     """The settings; a schema that is given for the values gets the columns of the message that are asked for."""
     if settings.schema is None:
         return settings
@@ -262,9 +275,10 @@ def files_at(spark: SparkSession, source: Source) -> Input:
     return Files(source, list_files(spark, source))
 
 
-def settings_of(
+def checked_settings(
     table: str | os.PathLike[str],
     time_column: str,
+    *,
     bucket: str,
     bucket_column: str | None,
     target_file_size: int | str | None,
@@ -278,7 +292,7 @@ def settings_of(
     index: IndexWhen,
     after_commit: Callable[[int], None] | None,
     on_progress: Callable[[str], None] | None,
-) -> Settings:
+) -> IngestSettings:
     """The arguments of an ingest, checked."""
     if index not in INDEX_WHEN:
         raise OptionError(f"index {index!r} is not one of {', '.join(INDEX_WHEN)}")
@@ -287,21 +301,21 @@ def settings_of(
     aside = None if bad_rows is None else parse_location(bad_rows)
     if aside is not None and (aside == place or place.relative(aside) is not None or aside.relative(place) is not None):
         raise OptionError("bad rows need a table of their own: not the target table, and neither inside the other")
-    return Settings(
-        place.text,
-        bucket_of_arguments(time_name(time_column), bucket, bucket_column),
-        None if target_file_size is None else bytes_of(target_file_size),
-        time_column,
-        time_format,
-        schema,
-        merge_schema,
-        rescue,
-        None if aside is None else aside.text,
-        dict(table_properties or {}),
-        storage_options,
-        index,
-        after_commit,
-        on_progress,
+    return IngestSettings(
+        table=place.text,
+        bucket=bucket_of_arguments(time_name(time_column), bucket, bucket_column),
+        target_file_size=None if target_file_size is None else bytes_of(target_file_size),
+        time_column=time_column,
+        time_format=time_format,
+        schema=schema,
+        merge_schema=merge_schema,
+        rescue=rescue,
+        bad_rows=None if aside is None else aside.text,
+        table_properties=dict(table_properties or {}),
+        storage_options=storage_options,
+        index=index,
+        after_commit=after_commit,
+        on_progress=on_progress,
     )
 
 
@@ -336,8 +350,9 @@ def session_of(source: Any, spark: SparkSession | None) -> SparkSession:
     return session
 
 
-def give_access(spark: SparkSession, settings: Settings, source: Source | None) -> None:
-    """Credentials for Spark, where they were given; else it has its own. A path must be one of its workers, too."""
+def give_access(spark: SparkSession, settings: IngestSettings, source: Source | None) -> None:
+    """Give Spark the credentials that were passed; otherwise it uses its own. Local paths must also be reachable from
+    the workers."""
     check_time_parser(spark, settings.time_format)
     if settings.storage_options:
         places = [settings.table, source.uri if source else None, settings.bad_rows]
@@ -346,7 +361,9 @@ def give_access(spark: SparkSession, settings: Settings, source: Source | None) 
         check_reach(spark, place)
 
 
-def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: tuple[str, int] | None) -> IngestSummary:
+def ingest_batch(
+    spark: SparkSession, source: Input, settings: IngestSettings, once: tuple[str, int] | None
+) -> IngestSummary:
     """Write one batch and return its summary. If another writer commits first, try again."""
     batch = _Batch(spark, source, settings, once, settings.open_store())
     own = settings_for_lines(spark, source.source, source.files) if isinstance(source, Files) else {}
@@ -361,7 +378,7 @@ def ingest_batch(spark: SparkSession, source: Input, settings: Settings, once: t
         )
     if isinstance(outcome, IngestSummary):
         return outcome
-    return _summary(settings, outcome, _index(spark, settings, batch, outcome), batch)
+    return _summary(settings, outcome, _after_commit(spark, settings, batch, outcome), batch)
 
 
 @dataclass(slots=True)
@@ -370,7 +387,7 @@ class _Batch:
 
     spark: SparkSession
     source: Input
-    settings: Settings
+    settings: IngestSettings
     once: tuple[str, int] | None
     store: Store
     token: str = field(default_factory=lambda: f"delta-sidecar ingest {uuid4()}")
@@ -383,7 +400,7 @@ class _Batch:
     bad_rows: int = 0
     """Records that were put aside."""
     creations: int = 0
-    """How often the place of the table was taken, but by no table."""
+    """Attempts at which the location had files, but no table."""
 
     def attempt(self) -> Written | IngestSummary:
         """Write the batch; or the summary of why there was nothing to write."""
@@ -453,7 +470,8 @@ class _Batch:
             return True
         known, snapshot = self.snapshot, load_table(self.store)
         if conflict.kind is Kind.CREATION and snapshot is None:
-            # Another writer's directory is there and its commit is not: soon, or the files are no table's.
+            # Another writer's directory exists, but not its commit: it will come soon, or these are not files of a
+            # table.
             self.creations += 1
             return self.creations <= _CREATIONS
         return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
@@ -470,7 +488,7 @@ def _physical(snapshot: Snapshot, bucket: TableBucket) -> str:
     return field.physical_name or field.name
 
 
-def _prepared(spark: SparkSession, source: Input, settings: Settings, snapshot: Snapshot | None) -> Prepared:
+def _prepared(spark: SparkSession, source: Input, settings: IngestSettings, snapshot: Snapshot | None) -> Prepared:
     """The batch as it will be written; its bucket is left to Delta."""
     target = None
     if snapshot is not None:
@@ -479,26 +497,28 @@ def _prepared(spark: SparkSession, source: Input, settings: Settings, snapshot: 
     return prepare(spark, source, settings.demands, target)
 
 
-def spark_schema(spark: SparkSession, settings: Settings) -> StructType:
+def spark_schema(spark: SparkSession, settings: IngestSettings) -> StructType:
     """The table's schema as Spark sees it."""
     with spark_failures(f"{settings.table} cannot be read"):
         return spark.read.format("delta").load(settings.place).schema
 
 
-def _write(batch: Prepared, settings: Settings, snapshot: Snapshot, token: str, once: tuple[str, int] | None) -> bool:
+def _write(
+    batch: Prepared, settings: IngestSettings, snapshot: Snapshot, token: str, once: tuple[str, int] | None
+) -> bool:
     """Write the batch as one commit; False if it has no rows."""
-    dealt = _dealt(batch, settings, snapshot)
-    if dealt is None:
+    arranged = _arranged_by_file(batch, settings, snapshot)
+    if arranged is None:
         return False
     options = {"userMetadata": token, "mergeSchema": str(batch.merge).lower(), "optimizeWrite": "false"}
     if once is not None:
         options |= {"txnAppId": once[0], "txnVersion": str(once[1])}
     with spark_failures(f"{settings.table}: the batch was not written"):
-        dealt.write.format("delta").mode("append").options(**options).save(settings.place)
+        arranged.write.format("delta").mode("append").options(**options).save(settings.place)
     return True
 
 
-def _dealt(batch: Prepared, settings: Settings, snapshot: Snapshot) -> DataFrame | None:
+def _arranged_by_file(batch: Prepared, settings: IngestSettings, snapshot: Snapshot) -> DataFrame | None:
     """The frame with each row in the task that writes its file; None if there is no row."""
     from pyspark.sql import functions as f
 
@@ -528,8 +548,9 @@ def _bytes_per_row(batch: Prepared, snapshot: Snapshot) -> float:
     return sampled_bytes_per_row(batch.first_rows() if batch.first_rows else batch.frame.limit(SAMPLE_ROWS))
 
 
-def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Written) -> bool:
-    """After the commit: build the index if requested, then call the caller's function. The batch stays committed."""
+def _after_commit(spark: SparkSession, settings: IngestSettings, batch: _Batch, written: Written) -> bool:
+    """Build the index if requested, then call the caller's function. True if it was indexed; the batch stays committed
+    either way."""
     version = _due_index(settings, batch, written)
     done = version is not None and _built(spark, settings, version)
     if settings.after_commit is not None:
@@ -537,7 +558,7 @@ def _index(spark: SparkSession, settings: Settings, batch: _Batch, written: Writ
     return done
 
 
-def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | None:
+def _due_index(settings: IngestSettings, batch: _Batch, written: Written) -> int | None:
     """The version to index: the commit, or the newest checkpoint, whoever made it, that has no index yet."""
     if settings.index != "checkpoint":
         return written.version if settings.index == "always" else None
@@ -553,7 +574,7 @@ def _due_index(settings: Settings, batch: _Batch, written: Written) -> int | Non
         return None
 
 
-def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
+def _built(spark: SparkSession, settings: IngestSettings, version: int) -> bool:
     """Build the index, and only log a failure: without an index the table is slower, not wrong, and the next build
     catches up.
 
@@ -572,22 +593,33 @@ def _built(spark: SparkSession, settings: Settings, version: int) -> bool:
     return True
 
 
-def _summary(settings: Settings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
+def _summary(settings: IngestSettings, written: Written, indexed: bool, batch: _Batch) -> IngestSummary:
     return IngestSummary(
-        settings.table,
-        written.rows,
-        written.null_rows,
-        written.files,
-        written.bytes,
-        written.buckets,
-        written.version,
-        False,
-        indexed,
-        time.monotonic() - batch.begun,
-        batch.bad_rows,
+        table=settings.table,
+        rows=written.rows,
+        null_bucket_rows=written.null_rows,
+        files=written.files,
+        bytes=written.bytes,
+        buckets=written.buckets,
+        version=written.version,
+        skipped_as_replayed=False,
+        indexed=indexed,
+        seconds=time.monotonic() - batch.begun,
+        bad_rows=batch.bad_rows,
     )
 
 
-def _nothing(settings: Settings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
-    seconds = time.monotonic() - begun
-    return IngestSummary(settings.table, 0, 0, 0, 0, 0, version, replayed, False, seconds, bad_rows)
+def _nothing(settings: IngestSettings, version: int, begun: float, replayed: bool, bad_rows: int = 0) -> IngestSummary:
+    return IngestSummary(
+        table=settings.table,
+        rows=0,
+        null_bucket_rows=0,
+        files=0,
+        bytes=0,
+        buckets=0,
+        version=version,
+        skipped_as_replayed=replayed,
+        indexed=False,
+        seconds=time.monotonic() - begun,
+        bad_rows=bad_rows,
+    )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_a
 from delta_sidecar.errors import DeltaSidecarError, OptionError
 from delta_sidecar.index.build.build import BuildOptions
 from delta_sidecar.index.build.live import tail_of
-from delta_sidecar.index.read.manifests import find_manifest
+from delta_sidecar.index.read.manifests import newest_usable_manifest
 from delta_sidecar.log.actions import BareFileLine
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -467,7 +467,7 @@ class _Run:
 
     def _index(self) -> _Done:
         snapshot = load_snapshot(self.store)
-        index, _ = find_manifest(snapshot)
+        index, _ = newest_usable_manifest(snapshot)
         reached = None if index is None else index.manifest.version
         target = _index_target(snapshot, reached)
         if reached is not None and reached >= target:

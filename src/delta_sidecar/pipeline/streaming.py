@@ -22,13 +22,13 @@ from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.ingest_job import (
     DEFAULT_FILE_SIZE,
     IndexWhen,
+    IngestSettings,
     IngestSummary,
-    Settings,
+    checked_settings,
     give_access,
     ingest_batch,
     messages_of,
     session_of,
-    settings_of,
     with_message_columns,
 )
 from delta_sidecar.pipeline.kafka import KafkaSource
@@ -101,10 +101,23 @@ def ingest_stream(
         >>> [batch.rows for batch in batches]
         [3]
     """
-    settings = settings_of(
-        table, time_column, bucket, bucket_column, target_file_size, time_format, schema, merge_schema, rescue,
-        bad_rows, table_properties, storage_options, index, after_commit, on_progress,
-    )  # fmt: skip
+    settings = checked_settings(
+        table,
+        time_column,
+        bucket=bucket,
+        bucket_column=bucket_column,
+        target_file_size=target_file_size,
+        time_format=time_format,
+        schema=schema,
+        merge_schema=merge_schema,
+        rescue=rescue,
+        bad_rows=bad_rows,
+        table_properties=table_properties,
+        storage_options=storage_options,
+        index=index,
+        after_commit=after_commit,
+        on_progress=on_progress,
+    )
     session = session_of(source, spark)
     files: Source | None = None
     if (messages := messages_of(source, read_options)) is not None:
@@ -148,13 +161,13 @@ def _continuous(writer: Any, processing_time: str | None) -> Any:
     return writer.trigger(processingTime=processing_time) if processing_time else writer
 
 
-def _message_stream(spark: SparkSession, messages: KafkaSource, settings: Settings) -> DataFrame:
+def _message_stream(spark: SparkSession, messages: KafkaSource, settings: IngestSettings) -> DataFrame:
     _check_table(settings)
     give_access(spark, settings, None)
     return read_kafka_stream(spark, messages)
 
 
-def _check_table(settings: Settings) -> None:
+def _check_table(settings: IngestSettings) -> None:
     snapshot = load_table(settings.open_store())
     if snapshot is not None:
         check_bucket(snapshot, settings.bucket)
@@ -163,7 +176,7 @@ def _check_table(settings: Settings) -> None:
 def _stream(
     spark: SparkSession,
     source: DataFrame | str | os.PathLike[str],
-    settings: Settings,
+    settings: IngestSettings,
     source_format: str | None,
     read_options: Mapping[str, str] | None,
 ) -> tuple[DataFrame, Source | None]:
@@ -189,7 +202,7 @@ def _stream(
 class _Step:
     """What is done with each micro-batch."""
 
-    settings: Settings
+    settings: IngestSettings
     checkpoint: str
     app_id: str | None
     on_batch: Callable[[IngestSummary], None] | None

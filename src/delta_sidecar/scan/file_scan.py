@@ -291,7 +291,7 @@ class FileScan(NotPickled):
 
 
 class _Batches(Struct, frozen=True):
-    """An iterator of a scan's batches."""
+    """An iterator of a scan's batches. Not a generator: `close` also works before the first batch."""
 
     take: Callable[[], pa.RecordBatch]
     close: Callable[[], None]

@@ -73,7 +73,7 @@ class _WantedFiles:
 
 
 def _places(path: str, table: Location) -> Iterator[Location]:
-    """Where a path may mean: as the log writes it, percent-encoded, and as `file_uris` does, decoded."""
+    """The places that a path may name: as the log writes it, percent-encoded, and as `file_uris` does, decoded."""
     yield resolve_log_path(table, path)
     if has_scheme(path) or (path.startswith("/") and table.scheme == "file"):
         yield parse_location(path)

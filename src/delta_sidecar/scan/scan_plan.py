@@ -43,7 +43,9 @@ class ScanPlan:
     condition: Expression | None
     """The predicate as it was given."""
     strategy: str
+    """`reverse`: files as commits are read; `forward`: all commits first. Both read the newest commit first."""
     reason: str
+    """Why this strategy."""
     base_plan: BasePlan | None
 
     def run(self) -> LiveFiles:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
-from delta_sidecar.index.read.manifests import find_manifest
-from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.read.manifests import newest_usable_manifest
+from delta_sidecar.index.read.part_rows import read_file_keys
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.limits import BuildLimits
 from delta_sidecar.log.snapshot import load_snapshot
@@ -54,10 +54,10 @@ def verified(store: Store, version: int | None = None) -> tuple[list[str], int]:
     snapshot = load_snapshot(store, version)
     report = verify_index(store, snapshot.version)
     assert report.problems == ()
-    found, passed = find_manifest(snapshot)
+    found, passed = newest_usable_manifest(snapshot)
     assert found is not None
     assert passed == []
-    keys = [read_keys(store, found.directory, part) for part in found.manifest.parts]
+    keys = [read_file_keys(store, found.directory, part) for part in found.manifest.parts]
     return [path for batch in keys for path in batch.column("path").to_pylist()], found.manifest.bytes
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import build_index
-from delta_sidecar.index.read.manifests import find_manifest
+from delta_sidecar.index.read.manifests import newest_usable_manifest
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from tests.integration.servers import SparkCluster
@@ -149,7 +149,7 @@ def test_a_build_killed_in_the_middle_leaves_the_old_index_and_the_next_one_comp
         driver.kill()
         driver.communicate(timeout=SECONDS)
     snapshot = load_snapshot(open_store(table))
-    found, passed = find_manifest(snapshot)
+    found, passed = newest_usable_manifest(snapshot)
     assert found is not None
     assert (found.manifest.version, passed) == (old.version, [])
     assert sorted(file.path for file in DeltaTable(str(table)).file_infos()) == live(table)

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +13,15 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import ConflictError, InputError, SparkError
-from delta_sidecar.index.read.manifests import find_manifest
+from delta_sidecar.index.read.manifests import newest_usable_manifest
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.pipeline import ingest_job as ingesting
+from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments
 from delta_sidecar.pipeline.conflicts import Kind, RetryPolicy, conflict_of
-from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest, ingest_batch, settings_of
+from delta_sidecar.pipeline.ingest_job import IngestSettings, IngestSummary, ingest, ingest_batch
 from delta_sidecar.pipeline.sources import Rows
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
-from delta_sidecar.storage import open_store
+from delta_sidecar.storage import open_store, parse_location
 from tests.integration.spark.oracle import SparkTable
 
 if TYPE_CHECKING:
@@ -270,10 +270,14 @@ def test_attempts_are_bounded_and_user_errors_are_not_tried_again(
         attempts.append("lost")
         raise SparkError("[DELTA_METADATA_CHANGED] again")
 
-    settings = settings_of(
-        made.root, "ts", "hour", None, None, None, None, False, False, None, None, None, "never", None, None
+    settings = IngestSettings(
+        table=parse_location(made.root).text,
+        bucket=bucket_of_arguments("ts", "hour", None),
+        target_file_size=None,
+        time_column="ts",
+        index="never",
+        retry=RetryPolicy(3, sleep=lambda seconds: None),
     )
-    settings = replace(settings, retry=RetryPolicy(3, sleep=lambda seconds: None))
     with monkeypatch.context() as patched:
         patched.setattr(ingesting, "_write", lost)
         with pytest.raises(ConflictError, match="at each of 3 attempts"):
@@ -289,7 +293,7 @@ def test_a_checkpoint_of_another_writer_gets_its_index_from_the_next_batch(table
         events(table, number, number + 10).write.format("delta").mode("append").save(str(table.root))
     done = ingest(events(table, 30, 40), table.root, "ts")
     assert (done.version, done.indexed) == (4, True)
-    found, _ = find_manifest(load_snapshot(open_store(table.root)))
+    found, _ = newest_usable_manifest(load_snapshot(open_store(table.root)))
     assert found is not None
     assert found.manifest.version == 3
     again = ingest(events(table, 40, 50), table.root, "ts")

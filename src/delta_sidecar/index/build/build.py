@@ -26,7 +26,7 @@ from delta_sidecar.index.format.index_names import directory_for, manifest_name,
 from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.sort_keys import PartOrder, same_values
-from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, find_manifest
+from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, newest_usable_manifest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.types import DataType, StructType
@@ -87,7 +87,7 @@ def build_index(
     snapshot = load_snapshot(store, version)
     build = _begin(snapshot, options or BuildOptions(), progress or (lambda message: None))
     with leased(store, build.directory, build.id):
-        base, notes = find_manifest(snapshot)
+        base, notes = newest_usable_manifest(snapshot)
         _remember(build, base)
         is_current = base is not None and _is_current(base, build)
         if base is not None and is_current and base.manifest.user_metadata == build.user_metadata:

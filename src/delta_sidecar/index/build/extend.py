@@ -14,7 +14,7 @@ from delta_sidecar.index.build.live import SHORTEST_ADD, Tail, hidden_by, tail_a
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.sort_keys import in_order
 from delta_sidecar.index.read.manifests import FoundManifest
-from delta_sidecar.index.read.part_rows import read_keys
+from delta_sidecar.index.read.part_rows import read_file_keys
 from delta_sidecar.index.read.whole_part import completed, read_part
 from delta_sidecar.index.stats.index_rows import conformed, index_rows
 
@@ -38,7 +38,7 @@ def extended(build: Build, base: FoundManifest) -> list[PartEntry]:
 def _unhidden_rows(build: Build, base: FoundManifest, tail: Tail) -> Iterator[pa.Table]:
     """The rows of a small index that the tail does not hide."""
     for part in base.manifest.parts:
-        flags = hidden_by(tail, read_keys(build.store, base.directory, part))
+        flags = hidden_by(tail, read_file_keys(build.store, base.directory, part))
         rows = _rows_of(build, base.directory, part)
         yield rows if flags is None else rows.filter(arrays.booleans(~flags))
 
@@ -59,7 +59,7 @@ def _unhidden(build: Build, base: FoundManifest, tail: Tail) -> tuple[list[PartE
     kept: list[PartEntry] = []
     sink = PartSink(build)
     for part in base.manifest.parts:
-        flags = hidden_by(tail, read_keys(build.store, base.directory, part)) if _may_hold(part, keys) else None
+        flags = hidden_by(tail, read_file_keys(build.store, base.directory, part)) if _may_hold(part, keys) else None
         if flags is None:
             kept.append(part)
             continue

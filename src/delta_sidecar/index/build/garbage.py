@@ -27,7 +27,7 @@ from delta_sidecar.index.format.index_names import (
     single_version,
 )
 from delta_sidecar.index.format.manifest import Manifest
-from delta_sidecar.index.read.manifests import check_bound, find_manifest, listed, read_manifest
+from delta_sidecar.index.read.manifests import check_bound, listed, newest_usable_manifest, read_manifest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import ObjectMeta, Store
 
@@ -76,7 +76,7 @@ def collect_garbage(
 ) -> GarbageReport:
     """Delete what no reader and no builder can need any more."""
     snapshot = load_snapshot(store)
-    usable, _ = find_manifest(snapshot)
+    usable, _ = newest_usable_manifest(snapshot)
     newest = None if usable is None else (usable.directory, usable.manifest.version)
     ages = _Ages(_now(), _ms(retention), _ms(grace), _ms(lease_limit))
     collectors = [_Collector(snapshot, directory, ages, newest) for directory in DIRECTORIES]

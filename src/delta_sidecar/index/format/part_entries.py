@@ -43,7 +43,7 @@ class PartEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     core: FileEntry
     """`{id}.core.parquet`; `{id}.parquet` where core and stats are one file."""
     stats: FileEntry | None = None
-    """`{id}.stats.parquet`."""
+    """`{id}.stats.parquet`; None where core and stats are one file. Named as in the manifest."""
     row_groups: int = 0
     """Of the core."""
     records: int | None = None

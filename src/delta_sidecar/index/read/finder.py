@@ -94,7 +94,11 @@ class IndexFinder:
         return max(hinted, default=None)
 
     def base(self, search: LogSearch) -> IndexBase | None:
-        """The best index at or below the version, now that the log is listed; None if there is none."""
+        """The best index at or below the version, now that the log is listed; None if there is none.
+
+        For readers: it uses what the trips of the log brought, and does not look whether the parts exist. A missing one
+        is noticed when it is read. Builds take `manifests.newest_usable_manifest`.
+        """
         version, listing = search.wanted, search.listing
         if version is None:
             return None

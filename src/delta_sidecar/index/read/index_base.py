@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from delta_sidecar.index.read.index_parts import IndexParts
+from delta_sidecar.index.read.described_index import DescribedIndex
 from delta_sidecar.index.read.part_scan import PartScan
 from delta_sidecar.listing.base import BasePlan, ListableBase
 from delta_sidecar.listing.request import FileRequest
@@ -14,7 +14,7 @@ from delta_sidecar.storage.store import Store
 
 
 @dataclass(frozen=True)
-class IndexBase(IndexParts, ListableBase):
+class IndexBase(DescribedIndex, ListableBase):
     """An index that may be read for this table."""
 
     tier: Literal["index", "footer"] = "index"

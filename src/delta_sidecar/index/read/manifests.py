@@ -80,8 +80,12 @@ def read_hint(store: Store, directory: str) -> int | None:
 
 
 def newest_index(store: Store, protocol: Protocol, head: int) -> int:
-    """The version of the newest index at or below a version, -1 if there is none. The hint tells in one request; if it
-    is lost or names a newer version, the names of manifests tell. The index is not opened."""
+    """The version of the newest index at or below a version, -1 if there is none.
+
+    For an ingest, which only asks whether an index is due: the hint tells in one request, and the names of manifests if
+    it is lost or names a newer version. Nothing is opened or checked, because the build does that. Builds themselves
+    take `newest_usable_manifest`, readers `IndexFinder.base`.
+    """
     hint = read_hint(store, directory_for(protocol))
     if hint is not None and hint <= head:
         return hint
@@ -96,9 +100,13 @@ def hinted_version(data: Buffer) -> int | None:
     return version if 0 <= version < 1 << 63 else None
 
 
-def find_manifest(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
+def newest_usable_manifest(snapshot: Snapshot) -> tuple[FoundManifest | None, list[str]]:
     """The newest manifest at or below the snapshot's version that is of this table and has all its parts, and why
-    newer ones were not used."""
+    newer ones were not used.
+
+    For builds, the watch, maintenance and garbage, which build on an index or keep it: it costs two LISTs, and every
+    part must be there. Readers take `IndexFinder.base`, which needs no trip of its own.
+    """
     passed: list[str] = []
     for version, directory, meta in listed_manifests(snapshot.store):
         if version > snapshot.version:
@@ -136,8 +144,9 @@ def check_bound(manifest: Manifest, snapshot: Snapshot) -> None:
 
 
 def check_table(manifest: Manifest, store: Store, listing: LogListing, known_id: str | None = None) -> None:
-    """The manifest was built at this table's very commit file; or at one with the same bytes, or that is gone, and then
-    at a version of this table's id. Where `known_id` is not given, the log is asked for it."""
+    """Raise `CorruptIndexError` unless the manifest belongs to this table: its commit file is the very one it was built
+    at; or that file has the same bytes, or is gone, and the table id matches. `known_id` is the id at the manifest's
+    version; if it is not given, the log is asked for it."""
     meta, commit = commit_meta(store, listing, manifest.version), manifest.commit
     if meta is not None and commit is None:
         raise CorruptIndexError(

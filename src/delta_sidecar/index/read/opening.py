@@ -27,8 +27,10 @@ from delta_sidecar.storage.store import Store
 
 _SHARE = 2
 """The part of the cache that the commits of one table without a base may take: one half."""
-_OF_A_COMMIT = 500
+_BYTES_PER_COMMIT = 500
 """About the bytes that a listed commit takes in memory."""
+_IN_MEMORY = 4
+"""A schema takes about this many times its JSON text in memory."""
 
 
 def open_snapshot(store: Store, version: int | None, limits: CommitLimits) -> Snapshot:
@@ -65,10 +67,9 @@ def _remember(snapshot: Snapshot) -> None:
     kept = snapshot
     if base is None:
         kept = replace(snapshot, commits=snapshot.commits.compact(shared_cache.limit // _SHARE))
-    nbytes = _OF_A_COMMIT * len(kept.listing.commits) if base is None else base.nbytes
-    shared_cache.put(
-        _key(snapshot.store), kept, nbytes + kept.commits.nbytes + 4 * len(kept.metadata.schemaString or "")
-    )
+    nbytes = _BYTES_PER_COMMIT * len(kept.listing.commits) if base is None else base.nbytes
+    nbytes += kept.commits.nbytes + _IN_MEMORY * len(kept.metadata.schemaString or "")
+    shared_cache.put(_key(snapshot.store), kept, nbytes)
 
 
 def on_index_of(snapshot: Snapshot, version: int) -> Iterator[Snapshot]:
@@ -82,8 +83,8 @@ def on_index_of(snapshot: Snapshot, version: int) -> Iterator[Snapshot]:
         try:
             base = IndexBase(read_manifest(snapshot.store, directory, version), directory)
             check_bound(base.manifest, snapshot)
-            whole = snapshot.listing.start <= version
-            listing = snapshot.listing if whole else list_log(snapshot.store, version)
+            reaches_index = snapshot.listing.start <= version
+            listing = snapshot.listing if reaches_index else list_log(snapshot.store, version)
             segment = listing.segment(snapshot.version, base)
         except (CorruptIndexError, LogGapError):
             continue

@@ -11,7 +11,7 @@ import numpy as np
 from delta_sidecar import arrays
 from delta_sidecar.index.format.part_entries import FileEntries, PartEntry
 from delta_sidecar.index.format.seals import end_length
-from delta_sidecar.index.read.index_parts import IndexParts
+from delta_sidecar.index.read.described_index import DescribedIndex
 from delta_sidecar.index.read.part_rows import StatsColumns
 from delta_sidecar.listing.base import AtMost
 from delta_sidecar.listing.request import FileRequest
@@ -21,7 +21,7 @@ from delta_sidecar.listing.request import FileRequest
 class PartChoice:
     """The parts that may hold a match, the newest first: those of the greatest keys."""
 
-    index: IndexParts
+    index: DescribedIndex
     request: FileRequest
 
     @cached_property
@@ -46,19 +46,14 @@ class PartChoice:
         return (parts[at] for at in self.positions)
 
     @cached_property
-    def stats(self) -> StatsColumns:
+    def stats_columns(self) -> StatsColumns:
         """The stats that the predicate asks for."""
         return StatsColumns(self.request.source.stats_paths)
 
     @cached_property
     def tries_stats(self) -> bool:
         """Whether stats files are read first, for bounds that are not in the core."""
-        return self.stats.needs_stats(self.index.layout) and not self.request.source.all_stats
-
-    @property
-    def row_groups(self) -> int:
-        """Row groups of all parts of the index."""
-        return sum(self.index.manifest.parts.row_groups)
+        return self.stats_columns.needs_stats(self.index.layout) and not self.request.source.all_stats
 
     @property
     def rows(self) -> int:

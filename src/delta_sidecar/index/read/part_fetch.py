@@ -30,10 +30,12 @@ class MatchingPart(Struct, frozen=True):
     part: PartEntry
     keep: Flags | None = None
     """Rows that may match by their stats; None for all."""
-    stats: pa.Table | None = None
+    stats_rows: pa.Table | None = None
     """The stats of all rows, if they were read for that and are still needed; otherwise None."""
     is_settled: bool = False
     """Whether the stats alone have decided: no bound is unknown, and none is in the core."""
+    core: PartFile | None = None
+    """Its core, if that was fetched for the stats, which are in the same file."""
 
 
 class PartFetch:
@@ -46,8 +48,8 @@ class PartFetch:
         self._limits = choice.request.settings.limits.parts
         self._store = store
         self._is_local = is_local(store)
-        self._stats: Ahead[PartEntry, PartFile] | None = None
-        self._cores: Ahead[MatchingPart, PartFile] | None = None
+        self._stats_ahead: Ahead[PartEntry, PartFile] | None = None
+        self._cores_ahead: Ahead[MatchingPart, PartFile] | None = None
         self._stopped = False
         self._read: deque[tuple[str, PartFile]] = deque(maxlen=self._limits.few_parts)
         """The last few cores that were read by ranges, with what was read of them."""
@@ -58,20 +60,20 @@ class PartFetch:
             self._begun()
 
     def _begun(self) -> Ahead[MatchingPart, PartFile]:
-        if self._cores is not None:
-            return self._cores
+        if self._cores_ahead is not None:
+            return self._cores_ahead
         ahead = 0 if self._is_local else 1 if self._request.order.is_limited else self._limits.ahead
         matching: Iterator[MatchingPart]
         if self._choice.tries_stats:
-            self._stats = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
-            self._stats.begin()
-            matching = self._matching_by_stats(self._stats)
+            self._stats_ahead = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
+            self._stats_ahead.begin()
+            matching = self._matching_by_stats(self._stats_ahead)
         else:
             matching = map(MatchingPart, self._choice.entries())
-        self._cores = Ahead(matching, self._send_for_core, _core_size, ahead)
-        if self._stats is None:
-            self._cores.begin()
-        return self._cores
+        self._cores_ahead = Ahead(matching, self._send_for_core, _core_size, ahead)
+        if self._stats_ahead is None:
+            self._cores_ahead.begin()
+        return self._cores_ahead
 
     def __iter__(self) -> Iterator[tuple[MatchingPart, PartFile]]:
         return iter(self._begun())
@@ -85,20 +87,24 @@ class PartFetch:
         if self._stopped:
             return
         self._stopped = True
-        for ahead in (self._cores, self._stats):
+        for ahead in (self._cores_ahead, self._stats_ahead):
             if ahead is not None:
                 ahead.close()
 
     def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
         if part.stats is None:
             return self._send_for_core(MatchingPart(part))
-        paths = self._choice.stats.in_stats(self._index.layout)
+        paths = self._choice.stats_columns.in_stats(self._index.layout)
         whole = self._limits.whole_stats
         return begin(
             self._store, fetch_stats, self._store, self._index.directory, part, paths, whole, lambda: not self._stopped
         )
 
     def _send_for_core(self, matching: MatchingPart) -> Future[PartFile]:
+        if matching.core is not None:
+            known: Future[PartFile] = Future()
+            known.set_result(matching.core)
+            return known
         return begin(self._store, self._core, matching.part, len(self._choice.positions) <= self._limits.few_parts)
 
     def _core(self, part: PartEntry, keep: bool) -> PartFile:
@@ -116,10 +122,10 @@ class PartFetch:
 
     def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:
         """Parts in which some row may match by its stats."""
-        paths = self._choice.stats.in_stats(self._index.layout)
+        paths = self._choice.stats_columns.in_stats(self._index.layout)
         for part, file in answers:
             if part.stats is None:
-                yield MatchingPart(part)
+                yield MatchingPart(part, core=file)
                 continue
             stats = file.read(range(file.metadata.num_row_groups), file.positions(paths))
             keep = arrays.to_numpy_bool(self._request.pruner.passing(bounds_only(stats, self._index.layout)))

@@ -34,7 +34,7 @@ class PartFile:
     def __init__(self, source: Callable[[], Any], name: str, metadata: pq.FileMetaData = None) -> None:
         """`source` opens the file for one reader; without `metadata`, the footer is read from it."""
         self._source = source
-        self._name = name
+        self.name = name
         self._idle: list[Any] = []
         self.metadata: pq.FileMetaData = metadata
         with guarded(name):
@@ -54,7 +54,7 @@ class PartFile:
         return cls(lambda: pa.BufferReader(buffer), name)
 
     def through(self, store: Store) -> PartFile:
-        """The same file for readers of another store of the same table: what must still come, comes through that."""
+        """The same file for a reader with another store; missing bytes are fetched through that store."""
         return self
 
     @cached_property
@@ -73,7 +73,7 @@ class PartFile:
 
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:
         """Some leaves of some row groups."""
-        with guarded(self._name), self._reader() as reader:
+        with guarded(self.name), self._reader() as reader:
             return reader.read_row_groups(list(groups), column_indices=list(positions), use_threads=False)
 
     def batches(self, positions: Sequence[int], batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -84,7 +84,7 @@ class PartFile:
                 batch_rows, row_groups=groups, column_indices=list(positions), use_threads=False
             )
             while True:
-                with guarded(self._name):
+                with guarded(self.name):
                     batch = next(batches, None)
                 if batch is None:
                     return
@@ -154,12 +154,12 @@ class RangedPartFile(PartFile):
         if not missing:
             return
         ranges = coalesce([self._chunks[at][0] for at in missing], gap=0)
-        with _as_broken(self._name):
-            answers = self._store.get_ranges(self._name, ranges)
+        with _as_broken(self.name):
+            answers = self._store.get_ranges(self.name, ranges)
         file = _Chunks({r.start: data for r, data in zip(ranges, answers, strict=True)}, self._size)
         # Chunk by chunk: what another thread fetches meanwhile may begin at the same place and be shorter or longer.
         chunks = [self._chunks[at] for at in missing]
-        self._held |= {place.start: _checked(file, place, checksum, self._name) for place, checksum in chunks}
+        self._held |= {place.start: _checked(file, place, checksum, self.name) for place, checksum in chunks}
         self._fetched.update(missing)
 
     def read(self, groups: Sequence[int], positions: Sequence[int]) -> pa.Table:

@@ -14,7 +14,7 @@ from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart
 from delta_sidecar.index.read.part_file import fetch_stats
-from delta_sidecar.index.read.part_rows import key_in_stats, key_path
+from delta_sidecar.index.read.part_rows import is_sort_key_in_stats, sort_key_path, sort_keys_of
 from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk
 from delta_sidecar.index.stats.index_rows import order_of
 from delta_sidecar.listing.base import LiveRows
@@ -69,14 +69,14 @@ class PartMerge:
 
     def _keys_of(self, part: PartEntry) -> Callable[[RowChunk], pa.Array]:
         """The function that gives the sort keys of a part's chunks."""
-        layout, stats = self._index.layout, None
-        if key_in_stats(part, layout):
-            stats = fetch_stats(self._store, self._index.directory, part, [key_path(layout)], self._limits.whole_stats)
-
-        def keys(chunk: RowChunk) -> pa.Array:
-            return chunk.rows.sort_keys(chunk.span.group, stats).slice(chunk.span.start, chunk.span.count)
-
-        return keys
+        layout = self._index.layout
+        if not is_sort_key_in_stats(part, layout):
+            return lambda chunk: chunk.rows.sort_keys(chunk.span.group).slice(chunk.span.start, chunk.span.count)
+        path, whole = sort_key_path(layout), self._limits.whole_stats
+        stats = fetch_stats(self._store, self._index.directory, part, [path], whole)
+        # The row groups of a stats file are not those of the core, so its keys are decoded together.
+        keys = sort_keys_of(stats, range(len(stats.group_rows)), layout)
+        return lambda chunk: keys.slice(chunk.start, chunk.span.count)
 
 
 def in_key_order(batches: Sequence[LiveRows], output: Sequence[str]) -> LiveRows:

@@ -31,6 +31,8 @@ from delta_sidecar.storage.store import Store
 
 _IN_PART: Final = {**RENAMED, "stats": STATS_JSON}
 """The columns of a listing that have another name in a part."""
+ALL_STATS: Final[list[Path]] = [(name,) for name in (*KINDS, STATS_JSON)]
+"""The columns of a stats file with everything below them."""
 
 
 class StatsColumns(Struct, frozen=True):
@@ -42,14 +44,14 @@ class StatsColumns(Struct, frozen=True):
     def in_stats(self, layout: IndexLayout) -> list[Path]:
         """The columns of the stats file: the time column's bounds are in the core."""
         if self.everything:
-            return [(kind,) for kind in (*KINDS, STATS_JSON)]
+            return list(ALL_STATS)
         time = None if layout.time is None else layout.time.path
         bounds = [(kind, *path) for path in self.paths for kind in ("min", "max") if path != time]
         return [*bounds, *(("null_count", *path) for path in self.paths), (STATS_JSON,)]
 
     def needs_stats(self, layout: IndexLayout) -> bool:
-        """Whether anything but the core must be read: a bound of another column than the time column."""
-        return self.everything or any(layout.time is None or path != layout.time.path for path in self.paths)
+        """Whether a bound of another column than the time column is needed, which is not in the core."""
+        return any(layout.time is None or path != layout.time.path for path in self.paths)
 
 
 class PartRows:
@@ -61,7 +63,7 @@ class PartRows:
         self._layout = layout
         self._columns = columns
         self._has_stats = "stats" in columns.names
-        self._stats = StatsColumns(columns.stats_paths, columns.all_stats)
+        self._stats_columns = StatsColumns(columns.stats_paths, columns.all_stats)
         self._positions = core.positions(self._core_paths())
         self.group_rows = core.group_rows
         self._offsets = [0, *accumulate(self.group_rows)]
@@ -76,10 +78,10 @@ class PartRows:
             return paths
         paths += [(NUM_RECORDS,), (TIGHT_BOUNDS,)]
         time = self._layout.time
-        if time is not None and (self._stats.everything or time.path in self._stats.paths):
+        if time is not None and (self._stats_columns.everything or time.path in self._stats_columns.paths):
             paths += [("time_min",), ("time_max",)]
         if self._part.stats is None:
-            paths += self._stats.in_stats(self._layout)
+            paths += self._stats_columns.in_stats(self._layout)
         return paths
 
     def span(self, group: int) -> slice:
@@ -110,28 +112,12 @@ class PartRows:
             )
         return core
 
-    def sort_keys(self, group: int, stats: PartFile | None) -> pa.Array:
-        """The sort keys of the rows of a row group, as `PartOrder` compares them; null where they are unknown. `stats`
-        is the stats file where the key stands there (see `key_in_stats`)."""
-        sort = self._layout.sort
-        if stats is not None:
-            rows = stats.read(range(stats.metadata.num_row_groups), stats.positions([("min", *sort.path)]))
-            rows = rows.slice(self._offsets[group], self.group_rows[group])
-            name = self._part.stats_name
-        else:
-            rows = self._core.read([group], self._core.positions([key_path(self._layout)]))
-            name = self._part.core_name
-        with guarded(name):
-            path = key_path(self._layout)
-            top = one_array(rows.column(path[0])) if path[0] in rows.column_names else None
-            leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
-            kind = key_type(sort)
-            if leaf is None:
-                return key_array([None] * self.group_rows[group], kind)
-            return in_key_type(without_nan(leaf), kind)
+    def sort_keys(self, group: int) -> pa.Array:
+        """The sort keys of the rows of a row group, if the core has them (see `is_sort_key_in_stats`)."""
+        return sort_keys_of(self._core, [group], self._layout)
 
-    def keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
-        """Path and deletion vector of rows of the core."""
+    def file_keys(self, core: pa.RecordBatch) -> tuple[pa.StringArray, pa.StructArray]:
+        """The file keys of rows of the core: their path and deletion vector."""
         vectors = core.column("dv") if "dv" in core.schema.names else None
         with guarded(self._part.core_name):
             path = normal(core.column("path"), "path", core.num_rows)
@@ -161,7 +147,7 @@ class PartRows:
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def key_path(layout: IndexLayout) -> Path:
+def sort_key_path(layout: IndexLayout) -> Path:
     """The column of a part that holds the sort key."""
     sort, time = layout.sort, layout.time
     if sort.kind == "modification_time":
@@ -171,19 +157,31 @@ def key_path(layout: IndexLayout) -> Path:
     return ("time_min",) if time is not None and time.path == sort.path else ("min", *sort.path)
 
 
-def key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
+def is_sort_key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
     """Whether the sort key is in a stats file, not in the core."""
-    return part.stats is not None and key_path(layout)[0] == "min"
+    return part.stats is not None and sort_key_path(layout)[0] == "min"
 
 
-def read_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
-    """As `part_keys`, for builders: errors of the store are raised as they are, not as `CorruptIndexError`."""
+def sort_keys_of(file: PartFile, groups: Sequence[int], layout: IndexLayout) -> pa.Array:
+    """The sort keys of the rows of some row groups, as `PartOrder` compares them; null where they are unknown."""
+    path, kind = sort_key_path(layout), key_type(layout.sort)
+    rows = file.read(groups, file.positions([path]))
+    with guarded(file.name):
+        top = one_array(rows.column(path[0])) if path[0] in rows.column_names else None
+        leaf = top if top is None or len(path) == 1 else descendant(top, path[1:])
+        if leaf is None:
+            return key_array([None] * sum(file.group_rows[group] for group in groups), kind)
+        return in_key_type(without_nan(leaf), kind)
+
+
+def read_file_keys(store: Store, directory: str, part: PartEntry) -> pa.RecordBatch:
+    """As `file_keys_of_part`, for builders: errors of the store are raised as they are, not as `CorruptIndexError`."""
     path = f"{directory}/{part.core_name}"
-    return part_keys(PartFile.of(read_checked(store, path, part.core), path))
+    return file_keys_of_part(PartFile.of(read_checked(store, path, part.core), path))
 
 
-def part_keys(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
-    """`path` and `deletion_vector` of a part's rows, or of those of some row groups: what replay needs."""
+def file_keys_of_part(core: PartFile, groups: Sequence[int] | None = None) -> pa.RecordBatch:
+    """The file keys (`path`, `deletion_vector`) of a part's rows, or of those of some row groups: what replay needs."""
     wanted = range(len(core.group_rows)) if groups is None else groups
     rows = core.read(wanted, core.positions([("path",), ("dv",)]))
     vectors = one_array(rows.column("dv")) if "dv" in rows.column_names else None

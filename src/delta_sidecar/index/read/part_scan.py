@@ -14,13 +14,12 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.flow.ordered import Ordered
-from delta_sidecar.index.format.index_columns import KINDS, STATS_JSON
-from delta_sidecar.index.read.index_parts import IndexParts
+from delta_sidecar.index.read.described_index import DescribedIndex
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
-from delta_sidecar.index.read.part_rows import PartRows, part_keys
-from delta_sidecar.index.read.row_chunks import SORT_KEY, RowChunk, RowSpan
+from delta_sidecar.index.read.part_rows import ALL_STATS, PartRows, file_keys_of_part
+from delta_sidecar.index.read.row_chunks import SORT_KEY, PartSpan, RowChunk
 from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import RangeFilter, Replay, without
@@ -28,13 +27,12 @@ from delta_sidecar.storage.store import Store
 
 _FEW_KEPT = 4
 """The rows that the stats leave are few if they are fewer than one in this many."""
-_ALL_STATS = [(name,) for name in (*KINDS, STATS_JSON)]
 
 
 class PartScan:
     """What will be read of an index for one request, and the one pass over it (a `BasePlan`)."""
 
-    def __init__(self, index: IndexParts, tier: Tier, store: Store, request: FileRequest) -> None:
+    def __init__(self, index: DescribedIndex, tier: Tier, store: Store, request: FileRequest) -> None:
         self.tier = tier
         self.counts = BaseCounts()
         self._index = index
@@ -44,7 +42,7 @@ class PartScan:
         self._choice = PartChoice(index, request)
         self._fetch = PartFetch(self._choice, store)
         self._filter: RangeFilter | None = None
-        self._rows_out: list[RowSpan] = []
+        self._rows_out: list[PartSpan] = []
         self._few_are_kept = False
         """Whether the stats leave few rows of the present part."""
 
@@ -63,8 +61,8 @@ class PartScan:
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         """The live files that may match, a row group at a time."""
         self._filter = replay.range_filter()
-        self.counts.parts_total = len(self._index.manifest.parts)
-        self.counts.row_groups_total = self._choice.row_groups
+        parts = self._index.manifest.parts
+        self.counts.parts_total, self.counts.row_groups_total = len(parts), sum(parts.row_groups)
         try:
             if self._request.order.is_limited and self._index.part_order.overlap(self._choice.positions):
                 yield from self._merged()
@@ -87,7 +85,7 @@ class PartScan:
         finally:
             ordered.close()
 
-    def _noted(self, span: RowSpan, rows: LiveRows) -> LiveRows:
+    def _noted(self, span: PartSpan, rows: LiveRows) -> LiveRows:
         self._rows_out.append(span)
         return rows
 
@@ -101,25 +99,25 @@ class PartScan:
             yield in_key_order([self._live(chunk, keys) for chunk, keys in pieces], self._request.output)
 
     def hide_rows_out(self, replay: Replay) -> bool:
-        replay.hide(self._keys_out())
+        replay.hide(self._file_keys_out())
         return True
 
-    def _keys_out(self) -> Iterator[pa.RecordBatch]:
+    def _file_keys_out(self) -> Iterator[pa.RecordBatch]:
         """`path` and `deletion_vector` of every row that was returned, read once more."""
         for part, spans in groupby(self._rows_out, key=attrgetter("part")):
             core = self._fetch.core_again(part)
             for group, group_spans in groupby(spans, key=attrgetter("group")):
-                keys = part_keys(core, [group])
-                yield from (keys.slice(span.start, span.count) for span in group_spans)
+                file_keys = file_keys_of_part(core, [group])
+                yield from (file_keys.slice(span.start, span.count) for span in group_spans)
 
     def close(self) -> None:
         self._fetch.close()
 
-    def _tasks(self) -> Iterator[Callable[[], tuple[RowSpan, LiveRows]]]:
+    def _tasks(self) -> Iterator[Callable[[], tuple[PartSpan, LiveRows]]]:
         for matching, core in self._fetch:
             yield from (partial(self._task, chunk) for chunk in self._chunks(matching, core))
 
-    def _task(self, chunk: RowChunk) -> tuple[RowSpan, LiveRows]:
+    def _task(self, chunk: RowChunk) -> tuple[PartSpan, LiveRows]:
         return chunk.span, self._live(chunk.decoded())
 
     def _chunks(self, matching: MatchingPart, core: PartFile) -> Iterator[RowChunk]:
@@ -135,12 +133,11 @@ class PartScan:
         if self._request.source.all_stats and matching.part.stats is not None:
             yield from self._with_all_stats(matching, rows, set(groups))
         else:
-            spans = (RowSpan(matching.part, group, 0, rows.group_rows[group]) for group in groups)
+            spans = (PartSpan(matching.part, group, 0, rows.group_rows[group]) for group in groups)
             yield from (RowChunk(rows, span, matching) for span in spans)
 
     def _tasks_ahead(self) -> int:
-        """More of them where little is left of a row group: while the stats of the next part are looked at, the helpers
-        need something to do."""
+        """Twice as many if stats leave few rows: the helpers need work while the next part's stats are tested."""
         depth = self._request.settings.row_groups_per_batch
         return 2 * depth if self._few_are_kept else depth
 
@@ -164,20 +161,18 @@ class PartScan:
     def _live(self, chunk: RowChunk, keys: pa.Array | None = None) -> LiveRows:
         """The live files of a chunk that may match; with their sort keys in a column of their own, where these are
         given. What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
-        rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats
+        rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats_rows
         assert core is not None
         assert self._filter is not None
         if keys is not None:
             core = core.append_column(SORT_KEY, keys)
-        first = rows.span(chunk.span.group).start + chunk.span.start
-        if matching.stats is not None:
-            stats = matching.stats.slice(first, chunk.span.count)
+        first = chunk.start
+        if matching.stats_rows is not None:
+            stats = matching.stats_rows.slice(first, chunk.span.count)
         if matching.keep is not None and not (keep := matching.keep[first : first + chunk.span.count]).all():
             core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
         by_stats = chunk.span.count - core.num_rows
-        has_all_stats = self._request.source.all_stats and chunk.stats is not None
-        within = None if has_all_stats else rows.path_range(chunk.span.group)
-        hidden = self._filter.hidden(*rows.keys(core), within)
+        hidden = self._filter.hidden(*rows.file_keys(core), rows.path_range(chunk.span.group))
         if hidden is not None:
             core = without(core, hidden)
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
@@ -190,8 +185,8 @@ class PartScan:
     def _with_all_stats(self, matching: MatchingPart, rows: PartRows, groups: set[int]) -> Iterator[RowChunk]:
         """Rows with all their stats. The stats file is decoded a little at a time."""
         limits = self._limits
-        file = fetch_stats(self._store, self._index.directory, matching.part, _ALL_STATS, limits.whole_stats)
-        positions = file.positions(_ALL_STATS)
+        file = fetch_stats(self._store, self._index.directory, matching.part, ALL_STATS, limits.whole_stats)
+        positions = file.positions(ALL_STATS)
         step = max(256, min(limits.stats_rows, limits.stats_cells // max(1, len(positions))))
         stats = _Slices(file.batches(positions, step))
         for group, count in enumerate(rows.group_rows):
@@ -199,7 +194,7 @@ class PartScan:
             for at in range(0, count, step):
                 beside = stats.take(min(step, count - at))
                 if core is not None:
-                    span = RowSpan(matching.part, group, at, beside.num_rows)
+                    span = PartSpan(matching.part, group, at, beside.num_rows)
                     yield RowChunk(rows, span, matching, core.slice(at, step), beside)
 
 

@@ -31,7 +31,7 @@ from delta_sidecar.storage.store import Buffer, Store
 
 def read_part(store: Store, directory: str, entry: PartEntry, layout: IndexLayout) -> pa.Table:
     """All rows of a part, checked against their checksums, in the flat form of `index.stats.index_rows`."""
-    return part_rows(part_files(store, directory, entry), entry, layout)
+    return decoded_part(part_files(store, directory, entry), entry, layout)
 
 
 def part_files(store: Store, directory: str, entry: PartEntry) -> dict[str, Buffer]:
@@ -40,7 +40,7 @@ def part_files(store: Store, directory: str, entry: PartEntry) -> dict[str, Buff
     return {name: read_checked(store, f"{directory}/{name}", file) for name, file in files if file is not None}
 
 
-def part_rows(files: Mapping[str, Buffer], entry: PartEntry, layout: IndexLayout) -> pa.Table:
+def decoded_part(files: Mapping[str, Buffer], entry: PartEntry, layout: IndexLayout) -> pa.Table:
     """The rows of a part that has been fetched."""
     tables = [_flat(_decoded(data, name, entry), layout) for name, data in files.items()]
     return pa.table({name: table.column(name) for table in tables for name in table.column_names})

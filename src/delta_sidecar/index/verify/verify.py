@@ -31,7 +31,7 @@ from delta_sidecar.index.format.manifest import Manifest, layout_of, totals
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.sort_keys import PartOrder
 from delta_sidecar.index.read.manifests import commit_crc32, commit_meta, listed_manifests, read_hint, read_manifest
-from delta_sidecar.index.read.whole_part import completed, part_files, part_rows, read_part
+from delta_sidecar.index.read.whole_part import completed, decoded_part, part_files, read_part
 from delta_sidecar.index.stats.index_rows import conformed, off_bucket
 from delta_sidecar.index.verify.digests import key_digests
 from delta_sidecar.index.verify.part_check import check_embedded, check_entry, check_files
@@ -244,7 +244,7 @@ class _Check:
             try:
                 files = part_files(self.store, self.directory, part)
                 check_files(files, part)
-                rows = completed(part_rows(files, part, self.layout))
+                rows = completed(decoded_part(files, part, self.layout))
                 self.problems += check_entry(rows, part, self.layout)
                 self._note_off_bucket(rows, part)
                 if part.stats is None:

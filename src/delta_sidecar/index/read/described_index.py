@@ -1,4 +1,4 @@
-"""The parts of an index, from its manifest: their location, their columns, and the order of their keys."""
+"""An index as its manifest describes it: its version, its size, its columns, and the order of its parts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from delta_sidecar.index.format.manifest import Manifest, layout_of
 from delta_sidecar.index.format.sort_keys import PartOrder
 
 _IN_MEMORY = 4
-"""The list of parts takes about this many times its JSON size in memory."""
+"""The list of parts takes about this many times its JSON bytes in memory."""
 
 
 @dataclass(frozen=True)
-class IndexParts:
-    """What a manifest says of its parts."""
+class DescribedIndex:
+    """What a manifest says of an index. `IndexBase` adds the plan of a listing: one class for both would import
+    `part_scan`, which needs this one."""
 
     manifest: Manifest
     directory: str
@@ -32,10 +33,8 @@ class IndexParts:
 
     @property
     def nbytes(self) -> int:
-        """About the bytes that it takes in memory."""
-        return _IN_MEMORY * len(memoryview(self.manifest.parts_json)) + 4 * len(
-            self.manifest.metadata.schemaString or ""
-        )
+        """About the bytes that it takes in memory, beside the metadata, which the snapshot has as well."""
+        return _IN_MEMORY * len(memoryview(self.manifest.parts_json))
 
     @cached_property
     def layout(self) -> IndexLayout:
