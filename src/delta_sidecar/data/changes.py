@@ -41,6 +41,9 @@ Bind: TypeAlias = Callable[[StructType], Expression | None]
 """What the predicate says of rows of a schema."""
 
 _NAMES: Final = (TYPE, VERSION, TIMESTAMP)
+_BATCH_ROWS: Final = 1 << 14
+"""At most. Where vectors choose the rows, several files are decoded at once and much of them is dropped: smaller
+batches hold a quarter less memory there, and take no longer."""
 
 
 def change_schema(state: TableState, kind: StructField = GIVEN_TYPE) -> StructType:
@@ -109,7 +112,7 @@ class _Plan:
             columns=self.columns,
             predicate=self.bind(schema),
             limit=None,
-            batch_size=self.settings.row_batch_size,
+            batch_size=min(self.settings.row_batch_size, _BATCH_ROWS),
             group_bytes=group_bytes(self.settings.memory_budget, self.threads),
         )
 

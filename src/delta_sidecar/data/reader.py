@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_sidecar.arrays import booleans
+from delta_sidecar.arrays import booleans, streaming_pool
 from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, chosen_rows_of, deleted_rows_of
 from delta_sidecar.data.file_bytes import OpenParquet, Sources, open_parquet
@@ -165,6 +165,8 @@ class _Rows:
 
     request: RowRequest
     constants: Mapping[str, pa.Scalar]
+    repeated: dict[str, pa.Array] = field(default_factory=dict)
+    """The columns of constants so far."""
 
     def counted(self, count: int) -> Iterator[pa.RecordBatch]:
         """Rows of which nothing but their number and the constants is wanted."""
@@ -190,7 +192,7 @@ class _Rows:
         data = {f.name: columns[f.name] for f in self.request.output if f.name in columns}
         table = _table(count, data)
         if keep is not None and _count(keep) < count:
-            table = table.filter(keep)
+            table = pc.filter(table, keep, memory_pool=streaming_pool())
         for batch in table.to_batches(max_chunksize=self.request.batch_size) if data else [_batch(table.num_rows, {})]:
             if batch.num_rows:
                 yield self._completed(batch, list(data))
@@ -202,7 +204,11 @@ class _Rows:
         return pa.RecordBatch.from_arrays([arrays[f.name] for f in self.request.output], schema=self.request.schema)
 
     def _repeated(self, count: int) -> dict[str, pa.Array]:
-        return {name: pa.repeat(value, count) for name, value in self.constants.items()}
+        """The constants as columns. Batches share them: each is made once, a little longer, and cut to size."""
+        for name, value in self.constants.items():
+            if name not in self.repeated or len(self.repeated[name]) < count:
+                self.repeated[name] = pa.repeat(value, max(count, min(2 * count, self.request.batch_size)))
+        return {name: self.repeated[name].slice(0, count) for name in self.constants}
 
 
 @dataclass(frozen=True, slots=True)
