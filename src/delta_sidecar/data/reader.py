@@ -8,7 +8,7 @@ whole, larger ones in batches, so no file is ever held whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from delta_sidecar.arrays import booleans, streaming_pool
 from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, chosen_rows_of, deleted_rows_of
 from delta_sidecar.data.file_bytes import OpenParquet, Sources, open_parquet
+from delta_sidecar.data.file_column import is_file_column, repeated_file
 from delta_sidecar.data.file_columns import Columns, StoredColumns, stored_columns
 from delta_sidecar.data.groups import RowSpan, promising_groups, row_spans
 from delta_sidecar.data.read_metrics import ReadMetrics
@@ -183,7 +184,7 @@ class _Rows:
     def filtering(self, columns: Columns, count: int) -> pa.ChunkedArray:
         """Which of the rows the predicate is true for."""
         assert self.request.row_predicate is not None
-        table = _table(count, {**columns, **self._repeated(count)})
+        table = _table(count, {**columns, **self._repeated(count, self.constants)})
         masks = [matching(self.request.row_predicate, batch) for batch in table.to_batches()]
         return pa.chunked_array(masks, pa.bool_())
 
@@ -200,15 +201,21 @@ class _Rows:
     def _completed(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         if not self.request.output:
             return batch
-        arrays = dict(zip(names, batch.columns, strict=True)) | self._repeated(batch.num_rows)
+        count, constants = batch.num_rows, [f for f in self.request.output if f.name in self.constants]
+        plain = self._repeated(count, [f.name for f in constants if not is_file_column(f)])
+        files = {f.name: repeated_file(self.constants[f.name], count) for f in constants if is_file_column(f)}
+        arrays = dict(zip(names, batch.columns, strict=True)) | plain | files
         return pa.RecordBatch.from_arrays([arrays[f.name] for f in self.request.output], schema=self.request.schema)
 
-    def _repeated(self, count: int) -> dict[str, pa.Array]:
-        """The constants as columns. Batches share them: each is made once, a little longer, and cut to size."""
-        for name, value in self.constants.items():
+    def _repeated(self, count: int, names: Iterable[str]) -> dict[str, pa.Array]:
+        """Constants as columns. Batches share them: each is made once, a little longer, and cut to size."""
+        columns: dict[str, pa.Array] = {}
+        for name in names:
             if name not in self.repeated or len(self.repeated[name]) < count:
-                self.repeated[name] = pa.repeat(value, max(count, min(2 * count, self.request.batch_size)))
-        return {name: self.repeated[name].slice(0, count) for name in self.constants}
+                length = max(count, min(2 * count, self.request.batch_size))
+                self.repeated[name] = pa.repeat(self.constants[name], length)
+            columns[name] = self.repeated[name].slice(0, count)
+        return columns
 
 
 @dataclass(frozen=True, slots=True)
