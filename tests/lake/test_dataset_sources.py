@@ -91,7 +91,7 @@ def test_files_of_other_formats(tmp_path: Path) -> None:
     one = DatasetSourceOptions("parquet", files=[str(tmp_path / "hour=2" / "f.parquet")])
     assert open_dataset(tmp_path, one).to_table()["hour"].to_pylist() == [2, 2]
     assert keys(open_dataset(tmp_path / "rows.csv", DatasetSourceOptions("csv"))) == [1, 2]
-    with pytest.raises(InputError, match="'.*nothing' cannot be opened as parquet: .*nothing"):
+    with pytest.raises(InputError, match=r"'.*nothing' cannot be opened as parquet: .*nothing"):
         open_dataset(tmp_path / "nothing", parquet)
 
 
@@ -169,7 +169,7 @@ def test_a_scan_that_is_let_go_closes_the_source(root: Path) -> None:
 def test_an_unknown_column_is_refused_before_the_scan(root: Path) -> None:
     dataset = OneShotDataset(DeltaTable(root).to_batches())
     for scan in (dataset.to_table, dataset.to_batches):
-        with pytest.raises(UnknownColumnError, match="no column 'ids' here .*did you mean id"):
+        with pytest.raises(UnknownColumnError, match=r"no column 'ids' here .*did you mean id"):
             scan(["ids"])
     with pytest.raises(UnknownColumnError, match="nope"):
         dataset.to_batches(None, pc.field("nope") == 1)

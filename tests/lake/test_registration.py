@@ -100,7 +100,8 @@ def test_capabilities_are_true(root: Path, tmp_path: Path) -> None:
     able = made.capabilities
     assert (able.predicate_pushdown, able.projection_pushdown) == (True, True)
     explained = plan(context, "SELECT id FROM t WHERE id > 3")
-    assert "filter_expr=(id > 3)" in explained and "projection=[id]" in explained and "FilterExec" not in explained
+    assert "filter_expr=(id > 3), projection=[id]" in explained
+    assert "FilterExec" not in explained
     assert able.partition_pruning
     assert "number_of_fragments=1" in plan(context, "SELECT id FROM t WHERE _event_hour = '2026021021'")
     assert able.stats_pruning

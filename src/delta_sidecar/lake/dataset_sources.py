@@ -171,9 +171,8 @@ class OneShotDataset(NotPickled):
         names = self.schema.names
         for name in () if columns is None or isinstance(columns, Mapping) else columns:
             if name not in names:
-                raise UnknownColumnError(
-                    f"no column {name!r} here{did_you_mean(name, names)}; it has {', '.join(names)}"
-                )
+                near = did_you_mean(name, names)
+                raise UnknownColumnError(f"no column {name!r} here{near}; columns here: {', '.join(names[:20])}")
         return arrow_step(self.schema, columns, None if condition is None else ParsedExpression(condition))
 
     def _batches(self, step: ArrowStep, columns: Columns, condition: Any) -> Iterator[pa.RecordBatch]:
