@@ -20,6 +20,7 @@ from delta_sidecar.data.change_files import (
     ChangedFile,
     ChangedFiles,
 )
+from delta_sidecar.data.change_pruning import InsertPruner
 from delta_sidecar.data.changed_schema import check_schemas
 from delta_sidecar.data.file_bytes import Sources
 from delta_sidecar.data.match import FieldMatch, field_match
@@ -80,7 +81,13 @@ def read_changes(
     reader = ChangeReader(
         RowReader(given, sources, step, metrics), RowReader(recorded, sources, step, metrics), metrics
     )
-    files = ChangedFiles(changes, sources.table.root_uri, given.partition_fields, settings.partition_timezone)
+    files = ChangedFiles(
+        changes,
+        sources.table.root_uri,
+        given.partition_fields,
+        settings.partition_timezone,
+        InsertPruner(given.row_predicate, metrics),
+    )
     work = RowWork(files, reader, threads=plan.threads, memory_budget=settings.memory_budget, enough=None)
     return RowStream(work, reader.schema, None)
 
