@@ -1,9 +1,9 @@
 """Our change reader beside Spark's feed, one commit at a time: `python -m benchmarks.changes --rows 1000000`.
 
 Spark makes a table once; each of its commits changes that many rows in another way. Ours reads the changes of one
-commit, all columns, in a fresh process, twice: the second reading is the warm one. Its memory is the peak of the whole
-process, interpreter and libraries included. Spark reads the same commit into its `noop` sink, once to warm up, then
-some times more; it counts the rows, too, which must be as many as ours.
+commit, all columns, in a fresh process (`change_reading.py`), twice: the second reading is the warm one. Its memory is
+the peak of the whole process, interpreter and libraries included. Spark reads the same commit into its `noop` sink,
+once to warm up, then some times more; it counts the rows, too, which must be as many as ours.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import MARKER, ROOT
+from benchmarks.measure import ROOT
 from delta_sidecar.pipeline.session import spark_session
 
 if TYPE_CHECKING:
@@ -102,39 +102,22 @@ def _insert(spark: SparkSession, rows: int, path: Path) -> None:
 
 def ours(path: Path, version: int) -> Reading:
     """Our reading, in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.changes", "--read", json.dumps([str(path), version])]
+    command = [sys.executable, "-m", "benchmarks.change_reading", str(path), str(version)]
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
-    answers = [line.removeprefix(MARKER) for line in done.stdout.splitlines() if line.startswith(MARKER)]
-    if done.returncode or not answers:
+    if done.returncode:
         raise SystemExit(f"reading version {version} failed: {done.stderr.strip()[-2000:]}")
-    return Reading(**json.loads(answers[-1]))
+    return Reading(**json.loads(done.stdout))
 
 
-def read(path: str, version: int) -> dict[str, Any]:
-    """The child's side."""
-    from benchmarks.measure import HighWaterMark, resident
-    from delta_sidecar import DeltaTable
-
-    def once() -> int:
-        with DeltaTable(path).changes(version, version) as changes:
-            return sum(batch.num_rows for batch in changes)
-
-    before, meter = resident(), HighWaterMark()
-    began = time.perf_counter()
-    rows = once()
-    first = time.perf_counter() - began
-    peak = meter.peak()
-    began, cpu = time.perf_counter(), time.process_time()
-    once()
-    return {
-        "rows": rows,
-        "first": first,
-        "warm": time.perf_counter() - began,
-        "cpu": time.process_time() - cpu,
-        "peak_mb": (before + peak) / 1e6,
-        "over_imports_mb": peak / 1e6,
-    }
+def typical(runs: list[Reading]) -> Reading:
+    """The run of the median time, with the largest memory of any."""
+    median = sorted(runs, key=lambda run: run.warm)[len(runs) // 2]
+    return replace(
+        median,
+        peak_mb=max(run.peak_mb for run in runs),
+        over_imports_mb=max(run.over_imports_mb for run in runs),
+    )
 
 
 def feed(spark: SparkSession, path: Path, version: int) -> DataFrame:
@@ -176,11 +159,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=1_000_000, help="that each commit changes")
     parser.add_argument("--repeat", type=int, default=3, help="runs of Spark once warm, and of ours; the median counts")
     parser.add_argument("--memory", default="4g", help="of Spark's driver")
-    parser.add_argument("--read", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.read:
-        print(MARKER + json.dumps(read(*json.loads(args.read))))
-        return 0
     path = Path(os.environ.get("BENCH_DIR", Path(__file__).parent / ".tables")) / f"changes-{args.rows}"
     found = []
     with spark_session(conf={"spark.driver.memory": args.memory}, app_name="delta-sidecar benchmark") as spark:
@@ -190,8 +169,7 @@ def main() -> int:
             (path / ".made").touch()
         for commit in COMMITS:
             rows, seconds = theirs(spark, path, commit.version, args.repeat)
-            runs = sorted((ours(path, commit.version) for _ in range(args.repeat)), key=lambda run: run.warm)
-            mine = runs[len(runs) // 2]
+            mine = typical([ours(path, commit.version) for _ in range(args.repeat)])
             if mine.rows != rows:
                 raise SystemExit(f"{commit.name}: {mine.rows} rows, Spark has {rows}")
             found.append((commit, mine, seconds))

@@ -202,7 +202,7 @@ class TableAccess:
     def _changes_of(
         self, changes: ChangeRange, columns: Sequence[str] | None, predicate: Predicate | None
     ) -> RowStream:
-        from delta_sidecar.data.changes import change_schema, read_changes
+        from delta_sidecar.data.changes import CHANGE_BUFFER, change_schema, read_changes
         from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
         condition = ParsedExpression(predicate) if is_arrow_expression(predicate) else predicate
@@ -214,7 +214,8 @@ class TableAccess:
         parsed = [condition] if isinstance(condition, ParsedExpression) else []
         step = self._step(parsed, columns, change_schema(changes.end))
         names = columns if step is None else step.names
-        return read_changes(changes, self.sources(), self.settings, columns=names, bind=bind, step=step)
+        sources = self.sources(column_buffer=CHANGE_BUFFER)
+        return read_changes(changes, sources, self.settings, columns=names, bind=bind, step=step)
 
     def _step(
         self, expressions: Sequence[ParsedExpression], columns: Sequence[str] | None, schema: StructType
@@ -233,11 +234,11 @@ class TableAccess:
         names = schema.names if columns is None else schema.select(columns).names
         return arrow_step(with_file_type(readable(schema), schema), names, whole)
 
-    def sources(self) -> Sources:
-        """The stores that the table's files lie in."""
+    def sources(self, column_buffer: int | None = None) -> Sources:
+        """The stores that the table's files lie in; see there for the buffer."""
         from delta_sidecar.data.file_bytes import Sources
 
-        return Sources(self.store, self.open_store, self.settings.limits.small_file)
+        return Sources(self.store, self.open_store, self.settings.limits.small_file, column_buffer)
 
     def store_on(self, filesystem: object) -> Store | None:
         """The table's files in a file system of the user; None without one."""

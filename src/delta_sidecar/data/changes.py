@@ -42,6 +42,8 @@ Bind: TypeAlias = Callable[[StructType], Expression | None]
 """What the predicate says of rows of a schema."""
 
 _NAMES: Final = (TYPE, VERSION, TIMESTAMP)
+CHANGE_BUFFER: Final = 256 << 10
+"""Bytes that are read of a column at once: files of changes may be as large as all others, and several are read."""
 _BATCH_ROWS: Final = 1 << 14
 """At most. Where vectors choose the rows, several files are decoded at once and much of them is dropped: smaller
 batches hold a quarter less memory there, and take no longer."""
