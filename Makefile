@@ -140,6 +140,10 @@ bench-driver: setup ## Measure the driver's memory on a standalone cluster, at 1
 bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own partitioned write
 	$(BIN)/python -m benchmarks.ingest
 
+.PHONY: bench-changes
+bench-changes: setup ## Measure our change reader beside Spark's feed, on commits of a million changed rows
+	$(BIN)/python -m benchmarks.changes
+
 .PHONY: clean
 clean: ## Remove .venv, .cache and the caches of tools
 	rm -rf $(VENV) $(CACHE) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

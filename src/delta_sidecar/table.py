@@ -474,10 +474,14 @@ class DeltaTable:
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         limit: int | None = None,
+        *,
+        file_column: str | None = None,
     ) -> RowStream:
         """The rows as a stream of Arrow batches; reading starts before all files are listed. Of a pyarrow expression,
-        the part that the reader understands skips files; the whole expression filters the rows."""
-        return self._access.matching_rows([predicate], columns, limit)
+        the part that the reader understands skips files; the whole expression filters the rows. With `file_column`, the
+        rows have one more column, of that name: which file each is from, as `file_uris` says it. `columns` and
+        `predicate` may name it."""
+        return self._access.matching_rows([predicate], columns, limit, file_column=file_column)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rows as an Arrow stream, for libraries that take one, as in `pyarrow.table(table)`."""
@@ -700,6 +704,8 @@ class DeltaTable:
         name: str,
         predicate: Predicate | None = None,
         columns: Sequence[str] | None = None,
+        *,
+        file_column: str | None = None,
     ) -> None:
         """Register the table in a session of DataFusion; a table of that name is replaced.
 
@@ -708,6 +714,7 @@ class DeltaTable:
             name: The table's name in SQL.
             predicate: As in `to_duckdb`.
             columns: The columns, in the order wanted; all of them if not given.
+            file_column: The name of a column more, which says which file each row is from, as `file_uris` does.
 
         Raises:
             InputError: DataFusion is not installed, or `ctx` is not a `SessionContext`.
@@ -724,7 +731,7 @@ class DeltaTable:
         """
         from delta_sidecar.engines.datafusion import to_datafusion
 
-        to_datafusion(self, ctx, name, predicate, columns)
+        to_datafusion(self, ctx, name, predicate, columns, file_column)
 
     def engine_plan(
         self,

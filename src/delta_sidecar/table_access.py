@@ -89,12 +89,30 @@ class TableAccess:
 
     def bind_all(self, predicates: Iterable[Predicate | RowFilters | ParsedExpression | None]) -> Expression | None:
         """What predicates say of files together."""
+        return self._bound_all(predicates, self.snapshot.schema, self.snapshot.partition_columns)
+
+    def _bound_all(
+        self,
+        predicates: Iterable[Predicate | RowFilters | ParsedExpression | None],
+        schema: StructType,
+        partitions: Sequence[str],
+    ) -> Expression | None:
         given = [predicate for predicate in predicates if predicate is not None]
         if not given:
             return None
         from delta_sidecar.predicates.expression import all_of
 
-        return all_of(self.bind(predicate) for predicate in given)
+        return all_of(self._bound(predicate, schema, partitions) for predicate in given)
+
+    def row_schema(self, file_column: str | None) -> tuple[StructType, tuple[str, ...]]:
+        """The columns of rows, and those that are the same for all rows of a file: the partition columns, and the one
+        that says which file a row is from, if it has a name."""
+        schema, partitions = self.snapshot.schema, tuple(self.snapshot.partition_columns)
+        if file_column is None:
+            return schema, partitions
+        from delta_sidecar.data.file_column import with_file_column
+
+        return with_file_column(schema, file_column), (*partitions, file_column)
 
     def listing(
         self,
@@ -109,11 +127,13 @@ class TableAccess:
 
         return FileScan(self.snapshot, self.settings, predicate, columns, limit, strategy, after)
 
-    def file_columns(self, columns: Sequence[str] | None, predicate: Expression | None) -> tuple[str, ...]:
+    def file_columns(
+        self, columns: Sequence[str] | None, predicate: Expression | None, file_column: str | None = None
+    ) -> tuple[str, ...]:
         """What a listing must say of files to read these columns of the matching rows."""
         from delta_sidecar.data.request import file_columns
 
-        return file_columns(self.snapshot.schema, self.snapshot.partition_columns, columns, predicate)
+        return file_columns(*self.row_schema(file_column), columns, predicate)
 
     def rows(
         self,
@@ -125,6 +145,7 @@ class TableAccess:
         store: Store | None = None,
         step: ArrowStep | None = None,
         batch_size: int | None = None,
+        file_column: str | None = None,
     ) -> RowStream:
         """The rows of files of a listing, read from the table's own store or from another that has them."""
         from delta_sidecar.data.row_scan import read_rows, reading_options
@@ -132,8 +153,7 @@ class TableAccess:
         return read_rows(
             files,
             self.store if store is None else store,
-            self.snapshot.schema,
-            self.snapshot.partition_columns,
+            *self.row_schema(file_column),
             mapping_mode=self.snapshot.mapping_mode,
             columns=columns,
             predicate=predicate,
@@ -149,19 +169,20 @@ class TableAccess:
         columns: Sequence[str] | None,
         limit: int | None = None,
         store: Store | None = None,
+        file_column: str | None = None,
     ) -> RowStream:
         """The rows that all predicates are true of."""
         if not self.snapshot.schema.fields:
             raise CorruptLogError(f"{self.location.text} has no schema: you can list its files, but not read rows")
         from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
-        schema = self.snapshot.schema
+        schema, partitions = self.row_schema(file_column)
         conditions = [ParsedExpression(each) if is_arrow_expression(each) else each for each in predicates]
-        bound = self.bind_all(conditions)
+        bound = self._bound_all(conditions, schema, partitions)
         step = self._step([each for each in conditions if isinstance(each, ParsedExpression)], columns, schema)
         names = columns if step is None else step.names
-        files = self.listing(bound, self.file_columns(names, bound))
-        return self.rows(iter(files), names, bound, limit, store=store, step=step)
+        listed = self.listing(_of_files(bound, file_column), self.file_columns(names, bound, file_column))
+        return self.rows(iter(listed), names, bound, limit, store=store, step=step, file_column=file_column)
 
     def changes(
         self, start: int, end: int | None, columns: Sequence[str] | None, predicate: Predicate | None
@@ -181,7 +202,7 @@ class TableAccess:
     def _changes_of(
         self, changes: ChangeRange, columns: Sequence[str] | None, predicate: Predicate | None
     ) -> RowStream:
-        from delta_sidecar.data.changes import change_schema, read_changes
+        from delta_sidecar.data.changes import CHANGE_BUFFER, change_schema, read_changes
         from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
         condition = ParsedExpression(predicate) if is_arrow_expression(predicate) else predicate
@@ -193,7 +214,8 @@ class TableAccess:
         parsed = [condition] if isinstance(condition, ParsedExpression) else []
         step = self._step(parsed, columns, change_schema(changes.end))
         names = columns if step is None else step.names
-        return read_changes(changes, self.sources(), self.settings, columns=names, bind=bind, step=step)
+        sources = self.sources(column_buffer=CHANGE_BUFFER)
+        return read_changes(changes, sources, self.settings, columns=names, bind=bind, step=step)
 
     def _step(
         self, expressions: Sequence[ParsedExpression], columns: Sequence[str] | None, schema: StructType
@@ -202,6 +224,7 @@ class TableAccess:
         if not expressions:
             return None
         from delta_sidecar.data.arrow_step import arrow_step
+        from delta_sidecar.data.file_column import with_file_type
         from delta_sidecar.predicates.arrow_expression import readable
         from delta_sidecar.predicates.arrow_tree import ParsedExpression
 
@@ -209,13 +232,13 @@ class TableAccess:
         if len(expressions) > 1:
             whole = ParsedExpression(reduce(and_, (each.expression for each in expressions)))
         names = schema.names if columns is None else schema.select(columns).names
-        return arrow_step(readable(schema), names, whole)
+        return arrow_step(with_file_type(readable(schema), schema), names, whole)
 
-    def sources(self) -> Sources:
-        """The stores that the table's files lie in."""
+    def sources(self, column_buffer: int | None = None) -> Sources:
+        """The stores that the table's files lie in; see there for the buffer."""
         from delta_sidecar.data.file_bytes import Sources
 
-        return Sources(self.store, self.open_store, self.settings.limits.small_file)
+        return Sources(self.store, self.open_store, self.settings.limits.small_file, column_buffer)
 
     def store_on(self, filesystem: object) -> Store | None:
         """The table's files in a file system of the user; None without one."""
@@ -224,3 +247,12 @@ class TableAccess:
         from delta_sidecar.data.filesystem_store import FilesystemStore, checked_filesystem
 
         return FilesystemStore(checked_filesystem(filesystem), self.store.root_uri)
+
+
+def _of_files(predicate: Expression | None, file_column: str | None) -> Expression | None:
+    """What a predicate on rows says of a listing."""
+    if file_column is None:
+        return predicate
+    from delta_sidecar.data.file_column import without_file_column
+
+    return without_file_column(predicate)

@@ -214,6 +214,54 @@ def test_predicates_and_columns_of_the_feed(tmp_path: Path) -> None:
     assert (stream.metrics.files_read, stream.metrics.files_skipped) == (1, 2)
 
 
+@pytest.mark.parametrize("settings", [Settings(), TINY], ids=["whole", "in blocks"])
+def test_statistics_of_added_files_leave_them_out(tmp_path: Path, settings: Settings) -> None:
+    """Of ten files two may hold a matching row: one by its bounds, one that has none."""
+    table = feed_table(tmp_path)
+    files = [written(tmp_path, f"f{i}", range(10 * i, 10 * i + 10)) for i in range(9)]
+    bare = replace(written(tmp_path, "bare", [31, 400]), stats=None)
+    table.commit(*files, bare)
+    opened = access(open_store(tmp_path), settings=settings)
+    for predicate in ("k = 31", [("k", "=", 31)], pc.field("k") == 31, "k = 31 AND _change_type = 'insert'"):
+        stream = opened.changes(0, None, None, predicate)
+        assert in_short(stream) == [(0, "insert", 31), (0, "insert", 31)]
+        assert (stream.metrics.files_read, stream.metrics.files_skipped) == (2, 8)
+    for predicate, expected in {"k IS NULL": 1, "s > 's85'": 3, "k = 31 OR _change_type = 'delete'": 10}.items():
+        stream = opened.changes(0, None, None, predicate)
+        in_short(stream)
+        assert stream.metrics.files_read == expected, predicate
+
+
+def test_statistics_are_not_asked_of_deleted_rows(tmp_path: Path) -> None:
+    """The bounds of an add may be of the rows that are left."""
+    first = written(tmp_path, "a", [1, 2, 30])
+    marked = replace(first, dv=vector(2), stats=written(tmp_path, "other", [1, 2]).stats)
+    feed_table(tmp_path).commit(first).commit(removed(first), marked).commit(removed(marked, vector(2)), first)
+    assert changes(tmp_path, 1, predicate="k = 30") == [(1, "delete", 30), (2, "insert", 30)]
+
+
+@pytest.mark.parametrize("stats", ["{", '{"minValues":{"k":"x"},"maxValues":7}', "[]", {"numRecords": 1}])
+def test_statistics_that_cannot_be_read_keep_a_file(tmp_path: Path, stats: Any) -> None:
+    feed_table(tmp_path).commit(replace(written(tmp_path, "a", [1]), stats=stats))
+    assert changes(tmp_path, predicate="k = 1") == [(0, "insert", 1)]
+
+
+def test_statistics_of_an_older_type_are_not_asked(tmp_path: Path) -> None:
+    """The text of a float's bound is no bound of the double that the float is."""
+    tenth = pa.table({"k": [1], "x": pa.array([0.1], pa.float32())})
+    table = feed_table(tmp_path, {"k": "long", "x": "float"})
+    table.commit(
+        replace(
+            written(tmp_path, "a", tenth), stats={"numRecords": 1, "minValues": {"x": 0.1}, "maxValues": {"x": 0.1}}
+        )
+    )
+    table.commit(set_schema({"k": "long", "x": "double"}))
+    table.commit(written(tmp_path, "b", pa.table({"k": [2], "x": [0.05]})))
+    stream = DeltaTable(tmp_path).changes(0, predicate="x > 0.1")
+    assert in_short(stream) == [(0, "insert", 1)]
+    assert (stream.metrics.files_read, stream.metrics.files_skipped) == (1, 1)
+
+
 def test_the_schema_is_that_of_the_table_and_three_columns(tmp_path: Path) -> None:
     feed_table(tmp_path).commit(written(tmp_path, "a", [1]))
     feed = [("_change_type", pa.string()), ("_commit_version", pa.int64())]

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
+from delta_sidecar.data.change_pruning import InsertPruner
 from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.deletion_vectors import Descriptor
 from delta_sidecar.errors import UnsupportedTableError
@@ -49,9 +50,16 @@ class ChangedFiles:
     """The files of a range one by one, oldest commit first; closing it stops the reading of commits."""
 
     def __init__(
-        self, changes: ChangeRange, root_uri: str, constants: Sequence[StructField], partition_timezone: str
+        self,
+        changes: ChangeRange,
+        root_uri: str,
+        constants: Sequence[StructField],
+        partition_timezone: str,
+        pruner: InsertPruner,
     ) -> None:
         """`constants` are the columns that are the same for all rows of a file, as far as they are needed."""
+        self._pruner = pruner
+        self._judged_since = changes.same_schema_since
         self._range = changes
         self._maker = KeyMaker(root_uri)
         self._fields = [field for field in constants if field.name not in (TYPE, VERSION, TIMESTAMP)]
@@ -69,12 +77,13 @@ class ChangedFiles:
     def _all(self) -> Generator[ChangedFile, None, None]:
         for timed in self._range.oldest_first():
             with still_there(timed.version):
-                changes = changes_of_commit(self._range.bytes, timed.commit.file, self._maker)
+                is_judged = self._pruner.needs_stats and timed.version >= self._judged_since
+                changes = changes_of_commit(self._range.bytes, timed.commit.file, self._maker, is_judged)
                 time_ms = timed.file_time_ms if changes.in_commit_timestamp is None else changes.in_commit_timestamp
                 constants = {VERSION: _long(timed.version), TIMESTAMP: _time(time_ms)}
                 constants = {name: value for name, value in constants.items() if name in self._needed}
                 for files in changes.files:
-                    yield from self._of_commit(timed, files, constants)
+                    yield from self._of_commit(timed, self._pruner.kept(files), constants)
 
     def _of_commit(
         self, timed: TimedCommit, changes: Sequence[FileChange], constants: Mapping[str, pa.Scalar]

@@ -20,6 +20,7 @@ from delta_sidecar.data.change_files import (
     ChangedFile,
     ChangedFiles,
 )
+from delta_sidecar.data.change_pruning import InsertPruner
 from delta_sidecar.data.changed_schema import check_schemas
 from delta_sidecar.data.file_bytes import Sources
 from delta_sidecar.data.match import FieldMatch, field_match
@@ -41,6 +42,11 @@ Bind: TypeAlias = Callable[[StructType], Expression | None]
 """What the predicate says of rows of a schema."""
 
 _NAMES: Final = (TYPE, VERSION, TIMESTAMP)
+CHANGE_BUFFER: Final = 256 << 10
+"""Bytes that are read of a column at once: files of changes may be as large as all others, and several are read."""
+_BATCH_ROWS: Final = 1 << 14
+"""At most. Where vectors choose the rows, several files are decoded at once and much of them is dropped: smaller
+batches hold a quarter less memory there, and take no longer."""
 
 
 def change_schema(state: TableState, kind: StructField = GIVEN_TYPE) -> StructType:
@@ -77,7 +83,13 @@ def read_changes(
     reader = ChangeReader(
         RowReader(given, sources, step, metrics), RowReader(recorded, sources, step, metrics), metrics
     )
-    files = ChangedFiles(changes, sources.table.root_uri, given.partition_fields, settings.partition_timezone)
+    files = ChangedFiles(
+        changes,
+        sources.table.root_uri,
+        given.partition_fields,
+        settings.partition_timezone,
+        InsertPruner(given.row_predicate, metrics),
+    )
     work = RowWork(files, reader, threads=plan.threads, memory_budget=settings.memory_budget, enough=None)
     return RowStream(work, reader.schema, None)
 
@@ -109,7 +121,7 @@ class _Plan:
             columns=self.columns,
             predicate=self.bind(schema),
             limit=None,
-            batch_size=self.settings.row_batch_size,
+            batch_size=min(self.settings.row_batch_size, _BATCH_ROWS),
             group_bytes=group_bytes(self.settings.memory_budget, self.threads),
         )
 

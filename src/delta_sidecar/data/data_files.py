@@ -9,9 +9,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.data.deletion_vectors import Descriptor
+from delta_sidecar.data.file_column import is_file_column
 from delta_sidecar.errors import CorruptDataError
 from delta_sidecar.predicates.expression import Column
+from delta_sidecar.storage.uri import Location, resolve_log_path
 from delta_sidecar.values.partition_values import PartitionColumn, partition_column
 from delta_sidecar.values.types import StructField
 
@@ -57,10 +60,17 @@ class DataFileList:
     """The files of a listing, one by one; closing it closes the listing. `num_records` may be left out of it."""
 
     def __init__(
-        self, batches: Iterable[pa.RecordBatch], partition_fields: Sequence[StructField], partition_timezone: str
+        self,
+        batches: Iterable[pa.RecordBatch],
+        partition_fields: Sequence[StructField],
+        partition_timezone: str,
+        table: Location | None = None,
     ) -> None:
+        """Where the table is must be given if one of the fields is a file column."""
         self._batches = iter(batches)
-        self._partition = [Column((f,), is_partition=True) for f in partition_fields]
+        self._partition = [Column((f,), is_partition=True) for f in partition_fields if not is_file_column(f)]
+        self._file_columns = [f.name for f in partition_fields if is_file_column(f)]
+        self._table = table
         self._timezone = partition_timezone
         self._rows: Iterator[DataFile] = iter(())
 
@@ -88,7 +98,14 @@ class DataFileList:
         )
         for path, size, values, vector, records in rows:
             descriptor = None if vector is None else Descriptor.from_row(vector)
+            for name in self._file_columns:
+                values[name] = self._place(path)
             yield DataFile(path, size or 0, values, descriptor, num_records=records)
+
+    def _place(self, path: str) -> pa.Scalar:
+        """Where a file is, as `DeltaTable.file_uris` says it."""
+        assert self._table is not None
+        return arrays.strings([resolve_log_path(self._table, path).text])[0]
 
     def _partition_values(self, batch: pa.RecordBatch) -> Iterator[dict[str, pa.Scalar | None]]:
         maps = batch.column("partition_values")

@@ -32,8 +32,13 @@ StoreOpener: TypeAlias = Callable[[str], Store]
 class Sources:
     """The stores that a table's files lie in: mostly its own, others where the log has absolute paths."""
 
-    def __init__(self, store: Store, open_other: StoreOpener | None, small_file: int) -> None:
+    def __init__(
+        self, store: Store, open_other: StoreOpener | None, small_file: int, column_buffer: int | None = None
+    ) -> None:
+        """Local files are mapped into memory: that is fastest, and counts as memory as far as a file has been read.
+        With a `column_buffer` they are read through buffers of that many bytes instead, one for each column."""
         self._store = store
+        self.column_buffer = column_buffer
         self._root = parse_location(store.root_uri)
         self._open_other = open_other
         self.small_file = small_file
@@ -94,7 +99,11 @@ def open_parquet(sources: Sources, log_path: str, size: int | None) -> Iterator[
     its name."""
     with naming(log_path), _bytes_of(sources, log_path, size) as source:
         parquet = pq.ParquetFile(
-            source, pre_buffer=False, coerce_int96_timestamp_unit="us", arrow_extensions_enabled=False
+            source,
+            pre_buffer=False,
+            buffer_size=(sources.column_buffer or 0) if isinstance(source, pa.OSFile) else 0,
+            coerce_int96_timestamp_unit="us",
+            arrow_extensions_enabled=False,
         )
         yield OpenParquet(parquet, source if isinstance(source, RangedFile) else None)
 
@@ -104,8 +113,8 @@ def _bytes_of(sources: Sources, log_path: str, size: int | None) -> Iterator[pa.
     store, path = sources.locate(log_path)
     local = store.local_path(path)
     if local is not None:
-        with pa.memory_map(local) as mapped:
-            yield mapped
+        with pa.memory_map(local) if sources.column_buffer is None else pa.OSFile(local) as opened:
+            yield opened
         return
     size = store.head(path).size if size is None else size
     if size <= sources.small_file:

@@ -22,7 +22,8 @@ class ReadMetrics:
 
     files_read: int = 0
     files_skipped: int = 0
-    """Files that were skipped by their partition values, without a request."""
+    """Files that were skipped by their partition values, without a request; of changes also by the statistics of added
+    files in the log."""
     row_groups_read: int = 0
     row_groups_pruned: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)

@@ -8,19 +8,20 @@ whole, larger ones in batches, so no file is ever held whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from delta_sidecar.arrays import booleans
+from delta_sidecar.arrays import booleans, streaming_pool
 from delta_sidecar.data.data_files import DataFile
 from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, chosen_rows_of, deleted_rows_of
 from delta_sidecar.data.file_bytes import OpenParquet, Sources, open_parquet
+from delta_sidecar.data.file_column import is_file_column, repeated_file
 from delta_sidecar.data.file_columns import Columns, StoredColumns, stored_columns
 from delta_sidecar.data.groups import RowSpan, promising_groups, row_spans
 from delta_sidecar.data.read_metrics import ReadMetrics
@@ -165,6 +166,8 @@ class _Rows:
 
     request: RowRequest
     constants: Mapping[str, pa.Scalar]
+    repeated: dict[str, pa.Array] = field(default_factory=dict)
+    """The columns of constants so far."""
 
     def counted(self, count: int) -> Iterator[pa.RecordBatch]:
         """Rows of which nothing but their number and the constants is wanted."""
@@ -181,7 +184,7 @@ class _Rows:
     def filtering(self, columns: Columns, count: int) -> pa.ChunkedArray:
         """Which of the rows the predicate is true for."""
         assert self.request.row_predicate is not None
-        table = _table(count, {**columns, **self._repeated(count)})
+        table = _table(count, {**columns, **self._repeated(count, self.constants)})
         masks = [matching(self.request.row_predicate, batch) for batch in table.to_batches()]
         return pa.chunked_array(masks, pa.bool_())
 
@@ -190,7 +193,7 @@ class _Rows:
         data = {f.name: columns[f.name] for f in self.request.output if f.name in columns}
         table = _table(count, data)
         if keep is not None and _count(keep) < count:
-            table = table.filter(keep)
+            table = pc.filter(table, keep, memory_pool=streaming_pool())
         for batch in table.to_batches(max_chunksize=self.request.batch_size) if data else [_batch(table.num_rows, {})]:
             if batch.num_rows:
                 yield self._completed(batch, list(data))
@@ -198,11 +201,21 @@ class _Rows:
     def _completed(self, batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
         if not self.request.output:
             return batch
-        arrays = dict(zip(names, batch.columns, strict=True)) | self._repeated(batch.num_rows)
+        count, constants = batch.num_rows, [f for f in self.request.output if f.name in self.constants]
+        plain = self._repeated(count, [f.name for f in constants if not is_file_column(f)])
+        files = {f.name: repeated_file(self.constants[f.name], count) for f in constants if is_file_column(f)}
+        arrays = dict(zip(names, batch.columns, strict=True)) | plain | files
         return pa.RecordBatch.from_arrays([arrays[f.name] for f in self.request.output], schema=self.request.schema)
 
-    def _repeated(self, count: int) -> dict[str, pa.Array]:
-        return {name: pa.repeat(value, count) for name, value in self.constants.items()}
+    def _repeated(self, count: int, names: Iterable[str]) -> dict[str, pa.Array]:
+        """Constants as columns. Batches share them: each is made once, a little longer, and cut to size."""
+        columns: dict[str, pa.Array] = {}
+        for name in names:
+            if name not in self.repeated or len(self.repeated[name]) < count:
+                length = max(count, min(2 * count, self.request.batch_size))
+                self.repeated[name] = pa.repeat(self.constants[name], length)
+            columns[name] = self.repeated[name].slice(0, count)
+        return columns
 
 
 @dataclass(frozen=True, slots=True)

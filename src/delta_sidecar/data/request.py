@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from delta_sidecar.data.data_files import FILE_COLUMNS
+from delta_sidecar.data.file_column import file_arrow_field, is_file_column
 from delta_sidecar.data.match import FieldMatch, field_match
 from delta_sidecar.errors import UnsupportedTypeError
 from delta_sidecar.predicates.expression import And, Expression, all_of, columns_of
@@ -124,6 +125,8 @@ def _distinct(fields: Sequence[StructField]) -> tuple[StructField, ...]:
 
 
 def _arrow_field(column: StructField) -> pa.Field:
+    if is_file_column(column):
+        return file_arrow_field(column)
     try:
         return arrow_field(column)
     except UnsupportedTypeError as error:

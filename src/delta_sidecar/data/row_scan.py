@@ -19,6 +19,7 @@ from delta_sidecar.listing.request import checked_limit
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.settings import Settings
 from delta_sidecar.storage.store import Store, is_local
+from delta_sidecar.storage.uri import parse_location
 from delta_sidecar.values.types import StructType
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def read_rows(
         group_bytes=group_bytes(memory_budget, workers),
     )
     reader = RowReader(request, Sources(store, open_other, (limits or ReaderLimits()).small_file), step)
-    data_files = DataFileList(files, request.partition_fields, partition_timezone)
+    data_files = DataFileList(files, request.partition_fields, partition_timezone, parse_location(store.root_uri))
     work = RowWork(data_files, reader, threads=workers, memory_budget=memory_budget, enough=limit)
     return RowStream(work, reader.schema, limit)
 

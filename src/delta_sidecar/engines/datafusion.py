@@ -47,6 +47,7 @@ def to_datafusion(
     name: str,
     predicate: Predicate | None = None,
     columns: Sequence[str] | None = None,
+    file_column: str | None = None,
 ) -> None:
     """Register a table under a name; one of that name is replaced."""
     module = imported("datafusion")
@@ -60,7 +61,7 @@ def to_datafusion(
         )
     if not isinstance(context, module.SessionContext):
         raise InputError(f"ctx is a {type(context).__name__}; it takes a datafusion.SessionContext")
-    dataset = DataFusionDataset.of(RowCondition.of(table, predicate).dataset(table, columns))
+    dataset = DataFusionDataset.of(RowCondition.of(table, predicate).dataset(table, columns, file_column))
     if context.table_exist(name):
         context.deregister_table(name)
     context.register_dataset(name, dataset)

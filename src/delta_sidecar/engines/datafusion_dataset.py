@@ -8,7 +8,8 @@ DataFusion writes its filters as pyarrow expressions and does not check the rows
 | `<`, `<=`, `>`, `>=` | NaN is above all numbers, NaN with a minus below them  | false for NaN                    |
 | `= NaN`, `!= NaN`    | NaN is equal to NaN                                    | NaN is equal to nothing          |
 
-So such terms are written anew. Floats are compared by integers of the same order, which a function of ours gives.
+So such terms are written anew. Floats are compared by integers of the same order, which a function of ours gives. A
+literal that is a dictionary, for a column that is one, becomes the value in it: pruning understands that.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ def _differs(node: Node, schema: pa.Schema) -> bool:
     match node:
         case Call("is_in"):
             return True
+        case Literal(value) if pat.is_dictionary(value.type):
+            return True
         case Call(function, arguments) if function not in ("is_valid", "is_null"):
             return any(_is_float(argument, schema) for argument in arguments)
     return False
@@ -146,7 +149,7 @@ def _rewritten(node: Node, schema: pa.Schema) -> pc.Expression:
     """The node in pyarrow, with DataFusion's meaning; `LookupError` or `ValueError` for a node it does not have."""
     match node:
         case Literal(value):
-            return pc.scalar(value)
+            return pc.scalar(value.value if pat.is_dictionary(value.type) else value)
         case FieldRef(path):
             return pc.field(*path)
     terms = [_rewritten(argument, schema) for argument in node.arguments]

@@ -23,6 +23,7 @@ import pyarrow.fs as pa_fs
 from delta_sidecar import arrays
 from delta_sidecar.data.arrow_step import ArrowStep, Columns, arrow_step
 from delta_sidecar.data.data_files import FILE_COLUMNS
+from delta_sidecar.data.file_column import with_file_column, with_file_type, without_file_column
 from delta_sidecar.data.request import refuse_unsupported_changes
 from delta_sidecar.data.row_stream import RowStream
 from delta_sidecar.errors import InputError, UnknownColumnError
@@ -86,6 +87,8 @@ class _Contents:
     """What an engine means by a filter that it gives, if not what pyarrow does."""
     hidden: tuple[pa.Field, ...] = ()
     """Columns that the filter needs and the dataset does not offer."""
+    file_column: str | None = None
+    """The column that says which file a row is from, if there is one."""
     last: _LastPlan = field(default_factory=_LastPlan, repr=False, compare=False)
 
     def store(self) -> Store | None:
@@ -119,13 +122,14 @@ class _Contents:
         """What is understood of a filter, and the predicate of the rows."""
         if expression is None:
             return self.rows
-        snapshot, zone = self.table.snapshot, self.table.settings.partition_timezone
-        binder = Binder(snapshot.schema, frozenset(snapshot.partition_columns), zone)
+        schema_of_rows, partitions = self.table._access.row_schema(self.file_column)
+        binder = Binder(schema_of_rows, frozenset(partitions), self.table.settings.partition_timezone)
         return all_of([self.rows, implied(expression, binder, self.seen(schema))])
 
     def listing(self, understood: Expression | None, columns: Sequence[str] = FILE_COLUMNS) -> FileScan:
         """The files that may hold rows."""
-        return self.table._access.listing(all_of([self.file_predicate, understood]), columns)
+        listed = without_file_column(all_of([self.file_predicate, understood]))
+        return self.table._access.listing(listed, columns)
 
 
 class TableDataset(pds.UnionDataset):  # type: ignore[misc]
@@ -294,11 +298,20 @@ class TableScanner:
         access, step, understood = self._contents.table._access, plan.step, plan.understood
         files: Iterable[pa.RecordBatch]
         if self._files is None:
-            files = self._contents.listing(understood, access.file_columns(step.names, understood))
+            wanted = access.file_columns(step.names, understood, self._contents.file_column)
+            files = self._contents.listing(understood, wanted)
         else:
             files = self._files
-        store, size = self._contents.store(), self._batch_size
-        return access.rows(iter(files), step.names, understood, limit, store=store, step=step, batch_size=size)
+        return access.rows(
+            iter(files),
+            step.names,
+            understood,
+            limit,
+            store=self._contents.store(),
+            step=step,
+            batch_size=self._batch_size,
+            file_column=self._contents.file_column,
+        )
 
 
 class TableFragment:
@@ -377,7 +390,7 @@ class TableFragment:
 
 def _checked(contents: _Contents) -> TableDataset:
     """A dataset, if the rows of its table can be read and its columns are the table's."""
-    schema = contents.table.schema()
+    schema, _ = contents.table._access.row_schema(contents.file_column)
     refuse_unsupported_changes(schema)
     for name in contents.schema.names:
         if name not in schema.names:
@@ -410,12 +423,20 @@ def dataset_for_pyarrow(
 
 
 def dataset_for_engine(
-    table: DeltaTable, rows: Expression | None, expression: pc.Expression | None, columns: Sequence[str] | None
+    table: DeltaTable,
+    rows: Expression | None,
+    expression: pc.Expression | None,
+    columns: Sequence[str] | None,
+    file_column: str | None = None,
 ) -> TableDataset:
-    """The rows of a table that fulfil a predicate and an expression, for an engine that filters them further."""
+    """The rows of a table that fulfil a predicate and an expression, for an engine that filters them further. With a
+    `file_column`, they have a column more, which says which file a row is from."""
     chosen = table.schema() if columns is None else table.schema().select(columns)
     hidden = _hidden(table.schema(), chosen, _parsed(expression))
-    return _checked(_Contents(table._held(), chosen.to_arrow(), filter=expression, rows=rows, hidden=hidden))
+    offered = with_file_column(chosen, file_column)
+    schema = with_file_type(offered.to_arrow(), offered)
+    contents = _Contents(table._held(), schema, filter=expression, rows=rows, hidden=hidden, file_column=file_column)
+    return _checked(contents)
 
 
 def _hidden(schema: StructType, chosen: StructType, expression: ParsedExpression | None) -> tuple[pa.Field, ...]:

@@ -37,13 +37,13 @@ class RowCondition:
     def of(cls, table: DeltaTable, predicate: Predicate | None) -> RowCondition:
         return cls(table._access.bind(predicate), predicate if is_arrow_expression(predicate) else None)
 
-    def dataset(self, table: DeltaTable, columns: Sequence[str] | None) -> TableDataset:
+    def dataset(self, table: DeltaTable, columns: Sequence[str] | None, file_column: str | None = None) -> TableDataset:
         """The wanted rows, made by the table's own reader."""
         from delta_sidecar.engines.dataset import dataset_for_engine
 
         _check_columns(table, columns)
         exact = self.bound if self.expression is None else None
-        return dataset_for_engine(table, exact, self.expression, columns)
+        return dataset_for_engine(table, exact, self.expression, columns, file_column)
 
 
 class NotTranslatedError(Exception):

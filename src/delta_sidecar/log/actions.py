@@ -185,6 +185,18 @@ class ChangeLine(msgspec.Struct, gc=False):
     commitInfo: ChangeInfo | None = None
 
 
+class JudgedAdd(ChangedAdd, gc=False):
+    """An add with its statistics, by which it may turn out to insert no wanted row."""
+
+    stats: Any = None
+
+
+class JudgedChangeLine(ChangeLine, gc=False):
+    """A line of a commit, read for the rows that the commit changed, with the statistics of added files."""
+
+    add: JudgedAdd | None = None
+
+
 class TransactionLine(msgspec.Struct, gc=False):
     """A line of a commit, read only for applications' progress."""
 

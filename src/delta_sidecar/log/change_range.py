@@ -77,6 +77,16 @@ class ChangeRange:
     """What the table is at the last version."""
     bytes: CommitBytes
 
+    @property
+    def same_schema_since(self) -> int:
+        """The first version from which on the table has the schema of the end."""
+        since = self.end.version
+        for state in reversed(self.states):
+            if state.metadata.schemaString != self.end.metadata.schemaString:
+                return since
+            since = state.version
+        return since
+
     def oldest_first(self) -> Iterator[TimedCommit]:
         """The commits, fetched a few ahead and released once the next one is asked for."""
         ahead = fetched_ahead([timed.commit for timed in self.commits], self.bytes)

@@ -20,7 +20,15 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import Flags
-from delta_sidecar.log.actions import ChangedAdd, ChangedRemove, ChangeInfo, ChangeLine, DeletionVector
+from delta_sidecar.log.actions import (
+    ChangedAdd,
+    ChangedRemove,
+    ChangeInfo,
+    ChangeLine,
+    DeletionVector,
+    JudgedAdd,
+    JudgedChangeLine,
+)
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.key_hash import Hashes, hash_keys
@@ -52,6 +60,8 @@ class FileChange:
     """The rows of this vector are left out."""
     only: DeletionVector | None = None
     """Only the rows of this vector count; None for all."""
+    stats: str | None = None
+    """The statistics of a file whose rows are inserts, where they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +74,22 @@ class CommitChanges:
     """Lists of any length, read as they are asked for."""
 
 
-def changes_of_commit(commits: CommitBytes, meta: ObjectMeta, maker: KeyMaker) -> CommitChanges:
+def changes_of_commit(
+    commits: CommitBytes, meta: ObjectMeta, maker: KeyMaker, with_stats: bool = False
+) -> CommitChanges:
     """What a commit changed. Its text is read once if it is one block, else twice."""
-    blocks = _decoded(commits, meta)
+    blocks = _decoded(commits, meta, JudgedChangeLine if with_stats else ChangeLine)
     survey = _Survey(maker)
     for lines in blocks():
         survey.look_at(lines)
     return CommitChanges(_timestamp(survey.info), _files(blocks, survey, maker))
 
 
-def _decoded(commits: CommitBytes, meta: ObjectMeta) -> _Blocks:
+def _decoded(commits: CommitBytes, meta: ObjectMeta, line_type: type[ChangeLine]) -> _Blocks:
     if meta.size <= commits.limits.block:
-        lines = list(decode_lines(commits.blocks(meta), ChangeLine, meta.path))
+        lines = list(decode_lines(commits.blocks(meta), line_type, meta.path))
         return lambda: lines
-    return lambda: decode_lines(commits.blocks(meta), ChangeLine, meta.path)
+    return lambda: decode_lines(commits.blocks(meta), line_type, meta.path)
 
 
 @dataclass(slots=True)
@@ -148,6 +160,8 @@ class _Pairs:
         wait = _among(hash_keys(keys), self._in_both)
         for action, key, waits in zip(actions, keys.to_pylist(), wait.tolist(), strict=True):
             if waits:
+                if isinstance(action, JudgedAdd):
+                    action.stats = None  # they say nothing of rows that are deleted, and many may wait
                 waiting[key] = action
             else:
                 yield action
@@ -174,7 +188,8 @@ def _difference(remove: ChangedRemove, add: ChangedAdd) -> Iterator[FileChange]:
 
 
 def _inserts(add: ChangedAdd) -> FileChange:
-    return FileChange(add.path, add.size, add.partitionValues, INSERT, hidden=add.deletionVector)
+    stats = add.stats if isinstance(add, JudgedAdd) and isinstance(add.stats, str) else None
+    return FileChange(add.path, add.size, add.partitionValues, INSERT, hidden=add.deletionVector, stats=stats)
 
 
 def _deletes(remove: ChangedRemove) -> FileChange:

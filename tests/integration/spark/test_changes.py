@@ -9,6 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from delta_sidecar import (
@@ -84,6 +85,9 @@ def assert_same(table: SparkTable, start: int, end: int) -> None:
     found, expected = rows(ours, names), rows(theirs, names)
     assert found == expected, (start, end, found - expected, expected - found)
     assert ours["_commit_version"].to_pylist() == sorted(ours["_commit_version"].to_pylist())
+    chosen = pa.table(DeltaTable(table.root).changes(start, end, predicate="id > 25 AND note < 'n8'"))
+    condition = (pc.field("id") > 25) & (pc.field("note") < "n8")
+    assert rows(chosen, names) == rows(theirs.filter(condition), names), (start, end)
 
 
 def step(name: str, random: Random, version: int, since: int) -> str:
