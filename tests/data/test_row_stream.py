@@ -125,6 +125,16 @@ def test_a_limit_stops_the_list_and_the_reading(tmp_path: Path) -> None:
     assert len(store.requests) == 3
 
 
+@pytest.mark.parametrize(("limit", "most"), [(1, 1), (10, 1), (11, 3), (60, 11)])
+def test_a_limit_opens_few_files_where_the_log_says_no_counts(tmp_path: Path, limit: int, most: int) -> None:
+    store = CountingStore(open_store(tmp_path))
+    listing = made(tmp_path, 100)
+    files = (batch.drop_columns(["num_records"]) for batch in listing.batches(1))
+    with read_rows(files, store, SCHEMA, [], limit=limit, threads=4) as stream:
+        assert sum(b.num_rows for b in stream) == limit
+    assert len(set(store.paths())) <= most
+
+
 def test_a_forgotten_stream_ends_its_threads(tmp_path: Path) -> None:
     stream = made(tmp_path, 50).read(threads=2)
     next(stream)

@@ -100,7 +100,7 @@ class DataFileList:
             descriptor = None if vector is None else Descriptor.from_row(vector)
             for name in self._file_columns:
                 values[name] = self._place(path)
-            yield DataFile(path, size or 0, values, descriptor, num_records=records)
+            yield DataFile(path, size, values, descriptor, num_records=records)
 
     def _place(self, path: str) -> pa.Scalar:
         """Where a file is, as `DeltaTable.file_uris` says it."""

@@ -55,7 +55,7 @@ class RowReader:
         self._request = request
         self._sources = sources
         self._step = step
-        self._layouts = _ColumnsBySchema(request)
+        self._columns_by_schema = _ColumnsBySchema(request)
         self.metrics = metrics or ReadMetrics()
 
     @property
@@ -77,11 +77,10 @@ class RowReader:
         constants = file.constants()
         if not _may_match_by_partition(self._request, constants):
             self.metrics.add(files_skipped=1)
-        elif self._request.needs_files or file.num_records is None:
+        elif self._request.needs_files or file.live_records is None:
             yield from self._read_parquet(file, constants)
         else:
-            rows = _Rows(self._request, constants)
-            yield from rows.counted(file.live_records or 0)
+            yield from _Rows(self._request, constants).counted(file.live_records)
 
     def promised_rows(self, file: DataFile) -> int:
         """The rows the file is sure to give, from the log alone."""
@@ -95,8 +94,8 @@ class RowReader:
             return
         with open_parquet(self._sources, file.path, file.size) as source:
             self.metrics.add(files_read=1)
-            layout = self._layouts.of(source.parquet)
-            yield from _OpenFile(self._request, layout, source, constants, choice, self.metrics).batches()
+            columns = self._columns_by_schema.of(source.parquet)
+            yield from _OpenFile(self._request, columns, source, constants, choice, self.metrics).batches()
 
     def _choice(self, file: DataFile) -> DeletedRows | ChosenRows | None:
         """Which rows of a file are wanted; None for all."""
@@ -115,10 +114,11 @@ def _may_match_by_partition(request: RowRequest, constants: Mapping[str, pa.Scal
 
 @dataclass(frozen=True, slots=True)
 class ReadColumns:
-    """The columns to read from files of one schema: the predicate's, those of the output alone, both."""
+    """The columns to read from files of one schema: the predicate's, the output's, those of the output alone, all."""
 
     schema: pa.Schema
     filtering: StoredColumns
+    output: StoredColumns
     others: StoredColumns
     all: StoredColumns
     is_direct: bool
@@ -126,7 +126,7 @@ class ReadColumns:
 
 
 class _ColumnsBySchema:
-    """Layouts by file schema; a table has few of them."""
+    """The columns to read by file schema; a table has few schemas."""
 
     _KEPT = 8
 
@@ -137,13 +137,13 @@ class _ColumnsBySchema:
 
     def of(self, parquet: pq.ParquetFile) -> ReadColumns:
         schema = parquet.schema_arrow.remove_metadata()
-        for layout in self._known:
-            if layout.schema.equals(schema, check_metadata=True):
-                return layout
-        layout = self._new(schema)
+        for known in self._known:
+            if known.schema.equals(schema, check_metadata=True):
+                return known
+        new = self._new(schema)
         with self._lock:
-            self._known = [layout, *self._known][: self._KEPT]
-        return layout
+            self._known = [new, *self._known][: self._KEPT]
+        return new
 
     def _new(self, schema: pa.Schema) -> ReadColumns:
         filtering, others = self._request.filter_fields, self._request.other_fields
@@ -151,6 +151,7 @@ class _ColumnsBySchema:
         return ReadColumns(
             schema,
             filtering=self._stored(schema, filtering),
+            output=self._stored(schema, [f for f in filtering if f in self._request.output] + list(others)),
             others=unfiltered,
             all=self._stored(schema, filtering + others),
             is_direct=unfiltered.is_plain and others == self._request.output,
@@ -223,7 +224,7 @@ class _OpenFile:
     """One open Parquet file and what is wanted of it."""
 
     request: RowRequest
-    layout: ReadColumns
+    columns: ReadColumns
     source: OpenParquet
     constants: Mapping[str, pa.Scalar]
     choice: DeletedRows | ChosenRows | None
@@ -237,59 +238,58 @@ class _OpenFile:
             yield from rows.counted(total if self.choice is None else self.choice.count(total))
             return
         for span in self._spans():
-            self.metrics.add(row_groups_read=len(span.groups))
-            yield from self._at_once(rows, span) if span.whole else self._in_batches(rows, span)
+            live = self._live(span)
+            if _any(live):
+                self.metrics.add(row_groups_read=len(span.groups))
+                yield from self._at_once(rows, span, live) if span.whole else self._in_batches(rows, span, live)
 
     def _spans(self) -> Iterator[RowSpan]:
         metadata = self.source.parquet.metadata
         if self._is_quickly_filtered(metadata):
-            return row_spans(self.request, self.layout.all, metadata, [True])
-        wanted = promising_groups(self.request, self.layout.schema, metadata)
+            return row_spans(self.request, self.columns.all, metadata, [True])
+        wanted = promising_groups(self.request, self.columns.schema, metadata)
         self.metrics.add(row_groups_pruned=wanted.count(False))
-        return row_spans(self.request, self.layout.all, metadata, wanted)
+        return row_spans(self.request, self.columns.all, metadata, wanted)
 
     def _is_quickly_filtered(self, metadata: pq.FileMetaData) -> bool:
-        """Whether statistics cost more than rows: the log has judged the file, and a lone row group is no other."""
+        """Whether testing statistics costs more than filtering: the statistics of a file's one row group repeat what
+        the log already said."""
         if metadata.num_row_groups != 1 or self.source.ranged is not None:
             return False
         group = metadata.row_group(0)
-        sizes: list[int] = [group.column(leaf).total_uncompressed_size for leaf in self.layout.filtering.leaves]
+        sizes: list[int] = [group.column(leaf).total_uncompressed_size for leaf in self.columns.filtering.leaves]
         return sum(sizes) <= _QUICK_BYTES
 
-    def _at_once(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
+    def _at_once(self, rows: _Rows, span: RowSpan, keep: pa.ChunkedArray | None) -> Iterator[pa.RecordBatch]:
         """A span that fits the memory it may take: the columns already read for the predicate are kept."""
-        keep, columns = self._live(span), Columns()
-        if not _any(keep):
-            return
-        if keep is None and self.request.row_predicate is None and self.layout.is_direct:
-            yield from rows.direct(self._table(span, self.layout.others))
+        columns = Columns()
+        if keep is None and self.request.row_predicate is None and self.columns.is_direct:
+            yield from rows.direct(self._table(span, self.columns.others))
             return
         if self.request.row_predicate is not None:
-            columns = self.layout.filtering.read(self._table(span, self.layout.filtering))
+            columns = self.columns.filtering.read(self._table(span, self.columns.filtering))
             keep = _both(keep, rows.filtering(columns, span.count))
             if not _any(keep):
                 return
-        columns |= self.layout.others.read(self._table(span, self.layout.others))
+        columns |= self.columns.others.read(self._table(span, self.columns.others))
         yield from rows.output(columns, span.count, keep)
 
-    def _in_batches(self, rows: _Rows, span: RowSpan) -> Iterator[pa.RecordBatch]:
+    def _in_batches(self, rows: _Rows, span: RowSpan, keep: pa.ChunkedArray | None) -> Iterator[pa.RecordBatch]:
         """A row group too large to hold: once over the predicate's columns, once more if a row matches."""
-        keep = self._live(span)
-        if not _any(keep):
-            return
         if self.request.row_predicate is not None:
-            chunks = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.layout.filtering)]
+            chunks = [rows.filtering(columns, n).chunks for columns, n in self._stream(span, self.columns.filtering)]
             keep = _both(keep, pa.chunked_array([mask for masks in chunks for mask in masks], pa.bool_()))
             if not _any(keep):
                 return
         start = 0
-        for columns, count in self._stream(span, self.layout.all):
+        for columns, count in self._stream(span, self.columns.output):
             kept = None if keep is None else keep.slice(start, count)
             start += count
             if _any(kept):
                 yield from rows.output(columns, count, kept)
 
     def _live(self, span: RowSpan) -> pa.ChunkedArray | None:
+        """Which rows of a span are wanted; None for all."""
         live = None if self.choice is None else self.choice.kept(span.start, span.start + span.count)
         return None if live is None else pa.chunked_array([booleans(live)])
 

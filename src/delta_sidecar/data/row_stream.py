@@ -158,9 +158,13 @@ class RowWork(Generic[F]):
         self._threads = threads
         self._budget = memory_budget
         self._enough = enough
-        """Rows after which a file need not be read on; with no predicate, nor the list of files."""
+        """Rows after which no more files are opened, and a file is not read on."""
         self._promised = 0
-        self._ahead = 2 * threads
+        """Rows that opened files are sure to give, by the log."""
+        self._produced = 0
+        self._most_ahead = 2 * threads
+        self._ahead = self._most_ahead if enough is None else 1
+        """Files that are open at once. Under a limit the first may be enough, so it grows as files end."""
         self._slots: deque[_Slot] = deque()
         self._bytes = 0
         self._exhausted = enough == 0
@@ -264,6 +268,7 @@ class RowWork(Generic[F]):
             slot.error = error
         with self._changed:
             slot.done = True
+            self._ahead = min(2 * self._ahead, self._most_ahead)
             self._changed.notify_all()
 
     def _put_all(self, slot: _Slot, batches: Generator[pa.RecordBatch, None, None]) -> None:
@@ -283,6 +288,9 @@ class RowWork(Generic[F]):
                 return False
             slot.batches.append(batch)
             self._bytes += size
+            self._produced += batch.num_rows
+            if self._enough is not None and self._produced >= self._enough:
+                self._exhausted = True
             self._changed.notify_all()
             return True
 
