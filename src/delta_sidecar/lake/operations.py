@@ -135,7 +135,7 @@ class WriteOutcome:
     removed_files: int | None = None
     attempts: int = 1
     conflicts: tuple[str, ...] = ()
-    """What the attempts before the last one met."""
+    """What attempts that failed met."""
     indexed: bool = False
 
 
@@ -548,6 +548,7 @@ class _Operation:
     """The table as the first attempt saw it; None while there was none."""
     asked: bool = False
     """Whether Spark was asked to commit in the attempt at work."""
+    attempts: int = 0
     tried: list[Conflict] = field(default_factory=list)
     creations: int = 0
 
@@ -615,7 +616,7 @@ class _Operation:
         """The outcome of a statement that commits once, whatever other writers do meanwhile, or an error."""
 
         def attempt() -> WriteOutcome:
-            self.asked = False
+            self.asked, self.attempts = False, self.attempts + 1
             snapshot = load_table(self.store)
             if snapshot is None and not creates:
                 raise TableNotFoundError(f"no Delta table at {self.table}")
@@ -686,7 +687,7 @@ class _Operation:
         removed: int | None = None,
     ) -> WriteOutcome:
         met = tuple(map(str, self.tried))
-        return WriteOutcome(state, self.mark.token, version, rows, files, size, removed, len(met) + 1, met)
+        return WriteOutcome(state, self.mark.token, version, rows, files, size, removed, self.attempts, met)
 
     def _may_retry(self, conflict: Conflict) -> bool:
         """Whether another attempt may be made; an error that says what changed if the table is another one now."""

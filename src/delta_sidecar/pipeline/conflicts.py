@@ -266,12 +266,12 @@ def until_committed(
             return attempt()
         except Exception as error:
             conflict = conflict_of(error)
+            if conflict is not None:
+                lost.append(conflict)
             done = committed()
             if done is not None:
                 _log.info("%s is committed, although it failed with %s", what, type(error).__name__)
                 return done
-            if conflict is not None:
-                lost.append(conflict)
             if conflict is None or not (may_retry or _may_retry)(conflict):
                 raise
             if failures == policy.attempts:
