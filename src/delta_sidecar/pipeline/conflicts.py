@@ -114,9 +114,15 @@ _CLASSES: Final = {
     "DeltaConcurrentModificationException": Kind.OTHER,
 }
 _FATAL_CLASSES: Final = frozenset(
-    ("AnalysisException", "ParseException", "IllegalArgumentException", "UnsupportedOperationException")
+    (
+        "AnalysisException",
+        "ParseException",
+        "IllegalArgumentException",
+        "UnsupportedOperationException",
+        "PythonException",
+    )
 )
-"""Spark raises them before it writes."""
+"""Spark raises them before it commits; the last one when a function of the user does."""
 _FATAL_CONDITIONS: Final = frozenset(
     (
         "DELTA_CANNOT_MODIFY_APPEND_ONLY",
