@@ -16,7 +16,14 @@ from delta_sidecar.lake import (
     PolicyEffects,
 )
 from delta_sidecar.lake.conditional_put import check_conditional_put
-from delta_sidecar.lake.policy_effects import check_drivers, check_order, check_table, missing_properties, write_options
+from delta_sidecar.lake.policy_effects import (
+    check_drivers,
+    check_order,
+    check_plain_names,
+    check_table,
+    missing_properties,
+    write_options,
+)
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.stores import CountingStore
@@ -87,12 +94,17 @@ def test_columns_of_a_policy_must_be_in_the_table_and_of_a_fitting_type() -> Non
         PolicyEffects.of(written(partition_by=("day",)), base)
     with pytest.raises(InputError, match=r"partition_by names l of type array<long>"):
         PolicyEffects.of(written(partition_by=("l",)), base)
-    with pytest.raises(InputError, match=r"zorder_by names flag of type boolean, which has no statistics"):
-        PolicyEffects.of(written(zorder_by=("flag",)), base)
+    with pytest.raises(InputError, match=r"zorder_by names l of type array<long>, which cannot be used so"):
+        PolicyEffects.of(written(zorder_by=("l",)), base)
+    with pytest.raises(InputError, match=r"stats_columns names flag of type boolean, which cannot be used so"):
+        PolicyEffects.of(written(stats_policy="explicit", stats_columns=("flag",)), base)
+    with pytest.raises(InputError, match=r"zorder_by names flag, which has no statistics"):
+        PolicyEffects.of(written(zorder_by=("flag",), stats_max_columns=1), base)
     with pytest.raises(InputError, match=r"every column"):
         PolicyEffects.of(written(partition_by=("a",)), schema(a="long"))
     with pytest.raises(InputError, match=r"column 'a b' needs column mapping"):
-        PolicyEffects.of(written(), schema(**{"a b": "long"}))
+        check_plain_names(written(), schema(**{"a b": "long"}))
+    check_plain_names(LakePolicy(schema=DeltaSchemaPolicy(column_mapping_mode="name")), schema(**{"a b": "long"}))
 
 
 @pytest.mark.parametrize(

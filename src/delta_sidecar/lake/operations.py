@@ -37,6 +37,7 @@ from delta_sidecar.lake.policy_effects import (
     PolicyEffects,
     check_drivers,
     check_order,
+    check_plain_names,
     check_table,
     missing_properties,
     refuse_if_append_only,
@@ -777,6 +778,7 @@ class _Operation:
             return False
 
     def _create(self, schema: StructType, mark: CommitMark) -> None:
+        check_plain_names(self.policy, schema)
         effects = PolicyEffects.of(self.policy, schema)
         partitions = ", ".join(map(quoted, effects.partition_by))
         properties = _properties(effects.table_properties)

@@ -25,15 +25,8 @@ _PYTHON_SIDE: Final = ("_sc", "_jsc", "_jvm", "_profiler_collector")
 @contextmanager
 def own_session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A clone of a session with these settings; without those that another statement set for its own commit."""
-    session = _clone(spark)
-    try:
-        for name in OF_ONE_COMMIT:
-            session.conf.unset(name)
-        for name, value in settings.items():
-            session.conf.set(name, value)
+    with _set_up(_clone(spark), settings) as session:
         yield session
-    finally:
-        _release(session)
 
 
 @contextmanager
@@ -42,10 +35,23 @@ def source_session(frame: DataFrame, settings: Mapping[str, str]) -> Iterator[tu
     name = f"sidecar_source_{uuid4().hex}"
     frame.createOrReplaceTempView(name)
     try:
-        with own_session(frame.sparkSession, settings) as session:
-            yield session, name
+        clone = _clone(frame.sparkSession)
     finally:
         frame.sparkSession.catalog.dropTempView(name)
+    with _set_up(clone, settings) as session:
+        yield session, name
+
+
+@contextmanager
+def _set_up(session: Any, settings: Mapping[str, str]) -> Iterator[Any]:
+    try:
+        for name in OF_ONE_COMMIT:
+            session.conf.unset(name)
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        yield session
+    finally:
+        _release(session)
 
 
 def _clone(spark: Any) -> Any:

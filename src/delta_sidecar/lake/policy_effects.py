@@ -170,6 +170,8 @@ def _auto_columns(policy: LakePolicy, schema: StructType) -> list[str] | None:
         return (1, 0) if str(kind) in ("timestamp", "timestamp_ntz", "date") else (2, 0)
 
     chosen = sorted((leaf for leaf in leaves if _has_stats(leaf[1])), key=rank)[: write.stats_max_columns]
+    if without := ordered.keys() - {".".join(path).casefold() for path, _ in chosen}:
+        raise InputError(f"zorder_by names {min(without)}, which has no statistics; Delta refuses to order by it")
     return [".".join(part if _SIMPLE.fullmatch(part) else quoted(part) for part in path) for path, _ in chosen]
 
 
@@ -183,6 +185,10 @@ def _leaves(schema: StructType, above: tuple[str, ...] = ()) -> Iterator[tuple[t
 
 def _has_stats(kind: DataType) -> bool:
     return isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name in _WITH_STATS)
+
+
+def _is_simple(kind: DataType) -> bool:
+    return isinstance(kind, DecimalType) or (isinstance(kind, PrimitiveType) and kind.name != "variant")
 
 
 def _notes(policy: LakePolicy) -> Iterator[str]:
@@ -210,10 +216,8 @@ def _check_columns(policy: LakePolicy, schema: StructType) -> None:
     for what, names in (("zorder_by", write.zorder_by), ("stats_columns", write.stats_columns)):
         for name in names:
             kind = _column(schema, what, name).type
-            if not (_has_stats(kind) or (what == "stats_columns" and isinstance(kind, StructType))):
-                raise InputError(f"{what} names {name} of type {kind}, which has no statistics")
-    if policy.schema.column_mapping_mode is None:
-        check_plain_names(schema)
+            if not (_is_simple(kind) if what == "zorder_by" else _has_stats(kind) or isinstance(kind, StructType)):
+                raise InputError(f"{what} names {name} of type {kind}, which cannot be used so")
 
 
 def _column(schema: StructType, what: str, name: str) -> StructField:
@@ -224,8 +228,10 @@ def _column(schema: StructType, what: str, name: str) -> StructField:
         raise UnknownColumnError(f"{what} names {name}, which the table does not have{near}") from None
 
 
-def check_plain_names(schema: StructType) -> None:
-    """Refuse names that Parquet does not take, unless columns are mapped."""
+def check_plain_names(policy: LakePolicy, schema: StructType) -> None:
+    """Refuse to make a table of columns with names that Parquet does not take, unless columns are mapped."""
+    if policy.schema.column_mapping_mode is not None:
+        return
     for path, _ in _leaves(schema):
         if odd := [part for part in path if _NEEDS_MAPPING.search(part)]:
             raise InputError(f'column {odd[0]!r} needs column mapping; set column_mapping_mode = "name" in the policy')
@@ -298,16 +304,29 @@ def check_order(policy: LakePolicy, snapshot: Snapshot) -> None:
     if names and "clustering" in (snapshot.protocol.writerFeatures or ()):
         raise InputError(f"{where} is clustered: Delta orders it by its clustering columns; leave out zorder_by")
     partitions = {name.casefold() for name in snapshot.partition_columns}
-    properties = snapshot.metadata.properties
-    listed = properties.get(STATS_COLUMNS)
-    known = None if listed is None else {name.strip().strip("`").casefold() for name in listed.split(",")}
+    known = _collected(snapshot) if names else set()
     for name in names:
         kind = _column(snapshot.schema, "zorder_by", name).type
         if name.casefold() in partitions:
             raise InputError(f"zorder_by names {name}, a partition column of {where}; Delta cannot order by it")
-        without = known is not None and name.casefold() not in known
-        if without or not _has_stats(kind) or (known is None and properties.get(STATS_COUNT) == "0"):
+        if not _is_simple(kind):
+            raise InputError(f"zorder_by names {name} of type {kind}; Delta cannot order by it")
+        if name.casefold() not in known:
             raise InputError(f"zorder_by names {name}, of which {where} keeps no statistics; Delta refuses that")
+
+
+def _collected(snapshot: Snapshot) -> set[str]:
+    """The columns that Delta keeps statistics of: those that are listed, or the first ones."""
+    properties = snapshot.metadata.properties
+    partitions = {name.casefold() for name in snapshot.partition_columns}
+    leaves = [".".join(path) for path, _ in _leaves(snapshot.schema) if path[0].casefold() not in partitions]
+    if (listed := properties.get(STATS_COLUMNS)) is not None:
+        parts = [name.strip().replace("`", "").casefold() for name in listed.split(",")]
+        return {leaf.casefold() for leaf in leaves if leaf.casefold().startswith(tuple(f"{p}." for p in parts))} | {
+            *parts
+        }
+    count = int(properties.get(STATS_COUNT, _OWN_STATS))
+    return {leaf.casefold() for leaf in (leaves if count < 0 else leaves[:count])}
 
 
 def missing_properties(policy: LakePolicy, snapshot: Snapshot) -> dict[str, str]:

@@ -144,8 +144,12 @@ def test_delta_refuses_or_ignores_what_our_policies_refuse(table: SparkTable) ->
         with pytest.raises(Exception, match=condition) as caught:
             table.sql(f"{properties} ({pair})")
         assert RetryClass.of(caught.value) is RetryClass.FATAL
-    table.sql("CREATE TABLE {t} (id BIGINT, p STRING, flag BOOLEAN) USING delta PARTITIONED BY (p)")
-    for column, condition in {"p": "DELTA_ZORDERING_ON_PARTITION_COLUMN", "flag": "STATS"}.items():
+    table.sql(
+        "CREATE TABLE {t} (id BOOLEAN, p STRING, x INT) USING delta PARTITIONED BY (p) "
+        "TBLPROPERTIES ('delta.dataSkippingNumIndexedCols' = '1')"
+    )
+    optimize(table.spark, table.root, policy=LakePolicy(write=DeltaWritePolicy(zorder_by=("id",))))
+    for column, condition in {"p": "ON_PARTITION_COLUMN", "x": "ON_COLUMN_WITHOUT_STATS"}.items():
         with pytest.raises(Exception, match=condition):
             table.sql(f"OPTIMIZE {{t}} ZORDER BY ({column})")
         with pytest.raises(InputError, match=f"zorder_by names {column}"):
