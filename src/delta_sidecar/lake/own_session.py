@@ -25,25 +25,7 @@ _PYTHON_SIDE: Final = ("_sc", "_jsc", "_jvm", "_profiler_collector")
 @contextmanager
 def own_session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     """A clone of a session with these settings; without those that another statement set for its own commit."""
-    with _set_up(_clone(spark), settings) as session:
-        yield session
-
-
-@contextmanager
-def source_session(frame: DataFrame, settings: Mapping[str, str]) -> Iterator[tuple[SparkSession, str]]:
-    """The same for a statement that reads a frame: the clone knows it as a view of that name."""
-    name = f"sidecar_source_{uuid4().hex}"
-    frame.createOrReplaceTempView(name)
-    try:
-        clone = _clone(frame.sparkSession)
-    finally:
-        frame.sparkSession.catalog.dropTempView(name)
-    with _set_up(clone, settings) as session:
-        yield session, name
-
-
-@contextmanager
-def _set_up(session: Any, settings: Mapping[str, str]) -> Iterator[Any]:
+    session = _clone(spark)
     try:
         for name in OF_ONE_COMMIT:
             session.conf.unset(name)
@@ -52,6 +34,21 @@ def _set_up(session: Any, settings: Mapping[str, str]) -> Iterator[Any]:
         yield session
     finally:
         _release(session)
+
+
+@contextmanager
+def source_session(frame: DataFrame, settings: Mapping[str, str]) -> Iterator[tuple[SparkSession, str]]:
+    """The same for a statement that reads a frame: the clone knows it as a view of that name.
+
+    The view is dropped at the end: on classic Spark a clone copies views when it first needs one.
+    """
+    name = f"sidecar_source_{uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    try:
+        with own_session(frame.sparkSession, settings) as session:
+            yield session, name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
 
 
 def _clone(spark: Any) -> Any:
