@@ -15,7 +15,7 @@ import pytest
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import OptionError
 from delta_sidecar.lake import DeltaMutationPolicy, LakePolicy, write
-from tests.integration.servers import ROOT, ObjectServer
+from tests.integration.servers import ROOT, ObjectServer, s3_jars
 from tests.integration.spark.lake_appenders import append_at_once
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def test_several_drivers_on_a_local_table(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_fifty_threads_of_one_driver_on_a_table_in_s3(s3: ObjectServer, tmp_path: Path) -> None:
+    if not s3_jars():
+        pytest.fail("Hadoop's driver for S3 is not set up: run `make setup`", pytrace=False)
     names, uri = [f"w{number}" for number in range(50)], s3.uri("fifty-appenders")
     order = {"table": uri, "names": names, "place": str(tmp_path / "driver"), "s3": s3.storage_options}
     outcomes = ended(begun(order))
