@@ -22,6 +22,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := .cache
 JARS := $(CACHE)/jars
+S3_JARS := $(CACHE)/s3-jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
 KUSTO := $(CACHE)/kusto
@@ -33,7 +34,7 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
+setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: demo
 demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars
@@ -102,6 +103,10 @@ change-cases: setup ## Compare our change feed with Spark's after CASES random h
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
 	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)
 
+.PHONY: lake-races
+lake-races: setup ## Every known race of two writers, on classic Spark and on Connect
+	DELTA_SIDECAR_LAKE_RACES=all $(BIN)/python -m pytest tests/integration/spark/test_lake_races.py $(PYTEST_ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.installed ## Measure a table of N files (1000000) beside its peers
 	$(BIN)/python -m benchmarks --files $(N)
@@ -167,8 +172,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt scripts/find_python
 	@touch $@
 
 # What a directory of jars was resolved for stands in its .resolved: other versions, or another script, resolve it anew.
-$(JARS)/.resolved $(KAFKA)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $(CACHE)/.tools
-	@kind=$(if $(findstring $(KAFKA),$@),broker,spark) && \
+$(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved: $(VENV)/.installed scripts/fetch_jars.py $(CACHE)/.tools
+	@kind=$(if $(findstring $(KAFKA),$@),broker,$(if $(findstring $(S3_JARS),$@),s3,spark)) && \
 	want=$$($(BIN)/python -c 'import sys; sys.path.insert(0, "scripts"); import fetch_jars; print(*fetch_jars.coordinates(sys.argv[1]))' $$kind) && \
 	if [ "$$(cat $@ 2>/dev/null)" = "$$want" ] && [ $@ -nt scripts/fetch_jars.py ]; then touch $@; else \
 		echo "resolving $$want" && $(BIN)/python scripts/fetch_jars.py $(@D) $$kind && echo "$$want" > $@; fi

@@ -1,6 +1,7 @@
-"""Resolve jars once, into a directory of the project: for Spark (Delta, the Kafka connector), or a broker for tests.
+"""Resolve jars once, into a directory of the project: for Spark (Delta, the Kafka connector), or for tests (a broker,
+Hadoop's driver for S3).
 
-    python fetch_jars.py DIRECTORY spark|broker
+    python fetch_jars.py DIRECTORY spark|broker|s3
 
 A session that names packages resolves them at every start, and fails where the user's own Maven
 repository holds a descriptor without its jar. So resolution happens here, with a private Ivy cache
@@ -38,7 +39,11 @@ def connector_coordinate() -> str:
 
 
 def coordinates(kind: str) -> list[str]:
-    """What is resolved for Spark, or for the broker."""
+    """What is resolved for Spark, for the broker, or for tables in S3."""
+    if kind == "s3":
+        from delta_sidecar.pipeline.session import s3_packages
+
+        return s3_packages()
     return {"spark": [delta_coordinate(), connector_coordinate()], "broker": [BROKER]}[kind]
 
 
@@ -119,12 +124,19 @@ def broker_jars(scratch: Path) -> list[Path]:
     return [*resolve(coordinates("broker"), scratch / "broker"), Path(shutil.copy(scala, scratch))]
 
 
+def s3_jars(scratch: Path) -> list[Path]:
+    """Hadoop's driver for S3 with the parts of Amazon's SDK that it uses, without what Spark brings itself."""
+    from delta_sidecar.pipeline.session import AWS_BUNDLE
+
+    return not_in_spark(resolve(coordinates("s3"), scratch / "s3", [AWS_BUNDLE]))
+
+
 def fetch(target: Path, kind: str) -> list[Path]:
     """Fill `target` with the jars, replacing what was there; nothing is left half done."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="jars-", dir=target.parent) as name:
         try:
-            jars = {"spark": spark_jars, "broker": broker_jars}[kind](Path(name))
+            jars = {"spark": spark_jars, "broker": broker_jars, "s3": s3_jars}[kind](Path(name))
         except Unresolved as why:
             sys.exit(f"setup: {why}")
         shutil.rmtree(target, ignore_errors=True)

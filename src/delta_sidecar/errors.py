@@ -31,7 +31,9 @@ DeltaSidecarError
 │   ├── AccessDeniedError       credentials are missing, wrong, or lack a permission
 │   └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
 ├── ConflictError               run it again: other writers committed first, at every attempt
+│   └── TableChangedError       another writer changed the schema or the partitioning: check that the rows still fit
 └── SparkError                  check Spark: its installation, its settings, or the job it ran
+    └── UncertainCommitError    the write failed, and may have been committed: look before you run it again
 
 Every message says what, where, and what to do next, in one line; secrets never appear in it.
 """
@@ -164,9 +166,20 @@ class StoreUnavailableError(StorageError):
 class ConflictError(DeltaSidecarError):
     """Other writers committed first, at every attempt; nothing was written."""
 
+    conflicts: tuple[str, ...] = ()
+    """What each attempt met, in order."""
+
+
+class TableChangedError(ConflictError):
+    """Another writer changed the schema or the partitioning while a write was at work; nothing was written."""
+
 
 class SparkError(DeltaSidecarError):
     """Spark is missing, cannot start, or gave up on a job."""
+
+
+class UncertainCommitError(SparkError):
+    """A write failed in a way that leaves open whether it was, or will be, committed. Its commit was not found."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

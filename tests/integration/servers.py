@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / ".cache" / "jars"
 KAFKA = ROOT / ".cache" / "kafka"
+S3_JARS = Path(os.environ.get("DELTA_SIDECAR_S3_JARS", ROOT / ".cache" / "s3-jars"))
 KUSTO = ROOT / ".cache" / "kusto"
 KUSTO_LIBRARY = KUSTO / "node_modules" / "@kusto" / "language-service-next"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
@@ -203,14 +204,23 @@ def delta_jars() -> list[Path]:
     return sorted(JARS.glob("*.jar"))
 
 
+def s3_jars() -> list[Path]:
+    """Hadoop's driver for S3 as `make setup` resolved it, for who writes to S3 with Spark."""
+    return sorted(S3_JARS.glob("*.jar"))
+
+
 @contextmanager
-def spark_session(workdir: Path, cores: int = 2, memory: str = "1500m") -> Iterator[SparkSession]:
+def spark_session(
+    workdir: Path, cores: int = 2, memory: str = "1500m", more_jars: Sequence[Path] = ()
+) -> Iterator[SparkSession]:
     """A local Delta session: UTC, quiet, loopback only, everything it writes below `workdir`."""
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{cores}]").appName("delta-sidecar-tests")
-    for name, value in spark_settings(workdir, memory).items():
+    settings = spark_settings(workdir, memory)
+    settings["spark.jars"] = ",".join([settings["spark.jars"], *map(str, more_jars)])
+    for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     try:

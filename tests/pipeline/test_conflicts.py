@@ -7,7 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from delta_sidecar.errors import ConflictError, OptionError, SparkError
-from delta_sidecar.pipeline.conflicts import Conflict, Kind, Remedy, RetryPolicy, conflict_of, until_committed
+from delta_sidecar.pipeline.conflicts import (
+    Conflict,
+    Kind,
+    RetryClass,
+    RetryPolicy,
+    conflict_of,
+    until_committed,
+)
 
 CLASSIC = (
     "An error occurred while calling o66.sql.\n"
@@ -62,12 +69,59 @@ def test_a_conflict_is_told_by_the_cause_of_our_own_error() -> None:
     assert conflict_of(wrapped) is None
 
 
-def test_every_kind_says_what_helps() -> None:
-    helps = {kind: kind.remedy for kind in Kind}
-    again = {kind for kind, remedy in helps.items() if remedy is Remedy.AGAIN}
-    assert again == {Kind.APPEND, Kind.DELETE_READ, Kind.DELETE_DELETE, Kind.WRITE, Kind.COMMITS}
-    assert helps[Kind.TRANSACTION] is Remedy.LOOK_FIRST
-    assert helps[Kind.METADATA] is helps[Kind.SCHEMA] is Remedy.LOOK_AT_SCHEMA
+def test_every_kind_has_a_class() -> None:
+    classes = {kind: kind.retry_class for kind in Kind}
+    others = {kind: found for kind, found in classes.items() if found is not RetryClass.RETRYABLE}
+    assert others == {Kind.TRANSACTION: RetryClass.DONE_ALREADY, Kind.SCHEMA: RetryClass.FATAL}
+    assert {kind for kind in Kind if kind.needs_look} == {Kind.METADATA, Kind.SCHEMA, Kind.PROTOCOL, Kind.CREATION}
+
+
+class AnalysisException(Told):
+    """Named as Spark's own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (Exception(CLASSIC), RetryClass.RETRYABLE),
+        (ConcurrentAppendException("no text"), RetryClass.RETRYABLE),
+        (Told("DELTA_CONCURRENT_TRANSACTION"), RetryClass.DONE_ALREADY),
+        (Told("DELTA_METADATA_MISMATCH"), RetryClass.FATAL),
+        (AnalysisException("UNRESOLVED_COLUMN"), RetryClass.FATAL),
+        (AnalysisException("DELTA_CREATE_TABLE_WITH_NON_EMPTY_LOCATION"), RetryClass.RETRYABLE),
+        (Told("DELTA_VIOLATE_CONSTRAINT_WITH_VALUES"), RetryClass.FATAL),
+        (Exception("o1\n: x.Y: [DELTA_NOT_NULL_CONSTRAINT_VIOLATED] no"), RetryClass.FATAL),
+        (OptionError("ours"), RetryClass.FATAL),
+        (Told("INTERNAL_ERROR"), RetryClass.UNKNOWN),
+        (ConnectionError("lost"), RetryClass.UNKNOWN),
+        (SparkError("something else"), RetryClass.UNKNOWN),
+    ],
+)
+def test_a_failure_has_a_class(error: Exception, found: RetryClass) -> None:
+    assert RetryClass.of(error) is found
+
+
+def test_a_condition_of_delta_counts_over_what_the_text_quotes() -> None:
+    quoting = Told("DELTA_TABLE_NOT_FOUND")
+    quoting.args = ("[DELTA_CONCURRENT_APPEND] is what another error said",)
+    assert conflict_of(quoting) is None
+    wrapped = Told("FOREACH_BATCH_USER_FUNCTION_ERROR")
+    wrapped.args = ("[DELTA_CONCURRENT_APPEND] Transaction conflict",)
+    assert conflict_of(wrapped) == Conflict(Kind.APPEND, "DELTA_CONCURRENT_APPEND")
+
+
+def test_what_was_tried_is_in_the_error() -> None:
+    attempt = failing(lost(), lost("DELTA_PROTOCOL_CHANGED"), lost(), lost())
+    tried: list[Conflict] = []
+    with pytest.raises(ConflictError, match=r"all of 4 attempts failed: 3 × another writer added .*, 1 × ") as caught:
+        until_committed(attempt, lambda: None, policy([]), what="t", tried=tried)
+    assert caught.value.conflicts == tuple(map(str, tried))
+    assert [conflict.kind for conflict in tried] == [Kind.APPEND, Kind.PROTOCOL, Kind.APPEND, Kind.APPEND]
+
+
+def test_a_fatal_conflict_is_not_tried_again() -> None:
+    with pytest.raises(Told):
+        until_committed(failing(lost("DELTA_METADATA_MISMATCH")), lambda: None, policy([]), what="t")
 
 
 def failing(*errors: Exception | None) -> Callable[[], str]:

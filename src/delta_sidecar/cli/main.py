@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -749,6 +749,25 @@ def maintain(
 
         order = Order(tables, dry_run, only, skip, retain_hours, target_file_size, stores)
         run(order, master, settings, json)
+
+
+@app.command(
+    short_help="Check a policy for writing, and show what it does.",
+    help="Check a policy file, and show the options, settings and properties that it turns into.",
+    epilog="Example: sidecar policy check events.toml --table ./events",
+)
+@argument("action", "check", "What to do; there is only this.", type=click.Choice(["check"]))
+@argument("file", "FILE", "A .toml or .json file.", shell_complete=arguments.complete_file)
+@option("--table", metavar="TABLE", section=arguments.WHAT, help="Check that the policy fits this table, too.")
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
+def policy(action: str, file: str, table: str | None, json: bool, verbose: bool, storage_option: Sequence[str]) -> None:
+    options = arguments.pairs("--storage-option", storage_option)
+    with _working(verbose, options):
+        from delta_sidecar.cli.policy import check_policy
+
+        check_policy(file, table, options, json)
 
 
 @app.command(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from delta_sidecar.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from delta_sidecar.lake.commit_marks import LineageContext
     from delta_sidecar.lake.dataset_sources import DatasetSourceOptions, OneShotDataset, open_dataset
     from delta_sidecar.lake.file_pruning import (
         FilePruningPolicy,
@@ -18,6 +19,27 @@ if TYPE_CHECKING:
         StatsFilter,
         prune_files,
     )
+    from delta_sidecar.lake.operations import (
+        CommitOptions,
+        EnsuredTable,
+        MergeClause,
+        WriteOutcome,
+        delete,
+        ensure_table,
+        merge,
+        optimize,
+        update,
+        write,
+    )
+    from delta_sidecar.lake.policies import (
+        DeltaMutationPolicy,
+        DeltaRetryPolicy,
+        DeltaSchemaPolicy,
+        DeltaWritePolicy,
+        LakePolicy,
+        load_policy,
+    )
+    from delta_sidecar.lake.policy_effects import PolicyEffects
     from delta_sidecar.lake.registration import (
         CompatibilityFacts,
         ProviderCapabilities,
@@ -27,21 +49,39 @@ if TYPE_CHECKING:
     )
     from delta_sidecar.lake.snapshot_key import SnapshotKey
 
-_MODULES: dict[str, str] = {
+_MODULES = {
+    "CommitOptions": "operations",
     "CompatibilityFacts": "registration",
     "DatasetSourceOptions": "dataset_sources",
+    "DeltaMutationPolicy": "policies",
+    "DeltaRetryPolicy": "policies",
+    "DeltaSchemaPolicy": "policies",
+    "DeltaWritePolicy": "policies",
+    "EnsuredTable": "operations",
     "FilePruningPolicy": "file_pruning",
     "FilePruningResult": "file_pruning",
+    "LakePolicy": "policies",
+    "LineageContext": "commit_marks",
+    "MergeClause": "operations",
     "OneShotDataset": "dataset_sources",
     "PartitionFilter": "file_pruning",
+    "PolicyEffects": "policy_effects",
     "ProviderCapabilities": "registration",
     "ScanConfig": "registration",
     "SnapshotKey": "snapshot_key",
     "StatsFilter": "file_pruning",
     "TableRegistration": "registration",
+    "WriteOutcome": "operations",
+    "delete": "operations",
+    "ensure_table": "operations",
+    "load_policy": "policies",
+    "merge": "operations",
     "open_dataset": "dataset_sources",
+    "optimize": "operations",
     "prune_files": "file_pruning",
     "register_tables": "registration",
+    "update": "operations",
+    "write": "operations",
 }
 
 if not TYPE_CHECKING:
@@ -52,19 +92,37 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__: list[str] = [
+__all__ = [
+    "CommitOptions",
     "CompatibilityFacts",
     "DatasetSourceOptions",
+    "DeltaMutationPolicy",
+    "DeltaRetryPolicy",
+    "DeltaSchemaPolicy",
+    "DeltaWritePolicy",
+    "EnsuredTable",
     "FilePruningPolicy",
     "FilePruningResult",
+    "LakePolicy",
+    "LineageContext",
+    "MergeClause",
     "OneShotDataset",
     "PartitionFilter",
+    "PolicyEffects",
     "ProviderCapabilities",
     "ScanConfig",
     "SnapshotKey",
     "StatsFilter",
     "TableRegistration",
+    "WriteOutcome",
+    "delete",
+    "ensure_table",
+    "load_policy",
+    "merge",
     "open_dataset",
+    "optimize",
     "prune_files",
     "register_tables",
+    "update",
+    "write",
 ]

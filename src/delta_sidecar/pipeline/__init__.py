@@ -12,7 +12,7 @@ from delta_sidecar.lazy_names import lazy_names
 if TYPE_CHECKING:
     from delta_sidecar.index.build.build import BuildReport
     from delta_sidecar.index.build.build_job import BuildOptions
-    from delta_sidecar.pipeline.conflicts import RetryPolicy
+    from delta_sidecar.pipeline.conflicts import RetryClass, RetryPolicy
     from delta_sidecar.pipeline.index_watch import WatchReport, watch
     from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
     from delta_sidecar.pipeline.kafka import KafkaSource, kafka_source
@@ -26,6 +26,7 @@ _MODULES = {
     "IngestSummary": "ingest_job",
     "KafkaSource": "kafka",
     "MaintenanceReport": "maintenance",
+    "RetryClass": "conflicts",
     "RetryPolicy": "conflicts",
     "StepReport": "maintenance",
     "WatchReport": "index_watch",
@@ -54,6 +55,7 @@ __all__ = [
     "IngestSummary",
     "KafkaSource",
     "MaintenanceReport",
+    "RetryClass",
     "RetryPolicy",
     "StepReport",
     "WatchReport",

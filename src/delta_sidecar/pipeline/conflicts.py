@@ -1,18 +1,18 @@
-"""Conflicts between writers: what Delta's conflict errors mean, and a bounded number of retries.
+"""Conflicts between writers: what Delta's errors mean, and a bounded number of retries.
 
-A transaction that conflicts with another one has written nothing, and Delta raises an error. What to do depends on
-what the other writer did, and is the same for every statement:
+Every failure of a write belongs to one of four classes:
 
-    added or removed files      try again on a fresh snapshot, and evaluate the source again
-    the same transaction id     check whether the commit is already there
-    changed the metadata        check the schema; try again if the rows still fit
-    the protocol, the creation  the table exists by now; try again
-    anything else               the commit may have been made: look for its token first
+    retryable      another writer committed first: nothing was written; try again on a fresh snapshot, and evaluate
+                   the source again. Who changed the metadata or the protocol is looked at first (`may_retry`)
+    done already   the same transaction id is in the table
+    fatal          the statement is wrong, or the rows do not fit: another attempt would fail, too
+    unknown        the commit may have been made: look for its token, and never try again blindly
 
 The rule of `until_committed`: after any failure look for our own commit first, and only then try again.
 
-Conflicts are recognised by their condition, not by Python classes: classic Spark raises typed errors only after
-`import delta.exceptions` and Connect only after `import delta.connect`, and these have no common base class.
+A failure is told by its condition where it has one, else by the class, else by the condition that begins its text:
+classic Spark raises typed errors only after `import delta.exceptions` and Connect only after `import delta.connect`,
+these have no common base class, and on classic Spark Delta's conflicts have no condition.
 """
 
 from __future__ import annotations
@@ -21,24 +21,42 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeVar
 
-from delta_sidecar.errors import ConflictError, OptionError
+from delta_sidecar.errors import ConflictError, InputError, OptionError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class Remedy(Enum):
-    """What to do after a conflict."""
+class RetryClass(Enum):
+    """What a failed write means for another attempt.
 
-    AGAIN = "try again, and evaluate the source again"
-    LOOK_FIRST = "check whether the table already has the commit; then try again"
-    LOOK_AT_SCHEMA = "check the schema; try again if the rows still fit"
+    Example:
+        >>> from delta_sidecar.pipeline import RetryClass
+        >>> RetryClass.of(Exception("[DELTA_CONCURRENT_APPEND] Transaction conflict detected")).value
+        'retryable'
+        >>> RetryClass.of(ConnectionError("lost")).value
+        'unknown'
+    """
+
+    RETRYABLE = "retryable"
+    FATAL = "fatal"
+    DONE_ALREADY = "done already"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, error: BaseException) -> RetryClass:
+        """The class of a failure of Spark, Delta or this library; its causes count, too."""
+        conflict = conflict_of(error)
+        if conflict is not None:
+            return conflict.retry_class
+        return cls.FATAL if any(map(_is_fatal, _causes(error))) else cls.UNKNOWN
 
 
 class Kind(Enum):
@@ -57,18 +75,16 @@ class Kind(Enum):
     OTHER = "changed the table"
 
     @property
-    def remedy(self) -> Remedy:
-        return _REMEDIES.get(self, Remedy.AGAIN)
+    def retry_class(self) -> RetryClass:
+        return _RETRY_CLASSES.get(self, RetryClass.RETRYABLE)
+
+    @property
+    def needs_look(self) -> bool:
+        """Whether the table has to be looked at before another attempt: it may be another one by now."""
+        return self in (Kind.METADATA, Kind.SCHEMA, Kind.PROTOCOL, Kind.CREATION)
 
 
-_REMEDIES: Final = {
-    Kind.TRANSACTION: Remedy.LOOK_FIRST,
-    Kind.PROTOCOL: Remedy.LOOK_FIRST,
-    Kind.CREATION: Remedy.LOOK_FIRST,
-    Kind.OTHER: Remedy.LOOK_FIRST,
-    Kind.METADATA: Remedy.LOOK_AT_SCHEMA,
-    Kind.SCHEMA: Remedy.LOOK_AT_SCHEMA,
-}
+_RETRY_CLASSES: Final = {Kind.TRANSACTION: RetryClass.DONE_ALREADY, Kind.SCHEMA: RetryClass.FATAL}
 _CONDITIONS: Final = {
     "DELTA_CONCURRENT_APPEND": Kind.APPEND,
     "DELTA_CONCURRENT_DELETE_READ": Kind.DELETE_READ,
@@ -97,8 +113,33 @@ _CLASSES: Final = {
     "ProtocolChangedException": Kind.PROTOCOL,
     "DeltaConcurrentModificationException": Kind.OTHER,
 }
+_FATAL_CLASSES: Final = frozenset(
+    (
+        "AnalysisException",
+        "ParseException",
+        "IllegalArgumentException",
+        "UnsupportedOperationException",
+        "PythonException",
+    )
+)
+"""Spark raises them before it commits; the last one when a function of the user does."""
+_FATAL_CONDITIONS: Final = frozenset(
+    (
+        "DELTA_CANNOT_MODIFY_APPEND_ONLY",
+        "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
+        "DELTA_NOT_NULL_CONSTRAINT_VIOLATED",
+        "DELTA_UNSUPPORTED_FEATURES_IN_CONFIG",
+        "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES",
+        "CAST_INVALID_INPUT",
+        "DIVIDE_BY_ZERO",
+        "ARITHMETIC_OVERFLOW",
+        "UNSUPPORTED_TABLE_CHANGE",
+        "PARSE_SYNTAX_ERROR",
+    )
+)
+"""Rows or a statement that no attempt gets into the table."""
 # At the beginning of a line or behind a Java class: what a quoted commit says does not count.
-_IN_TEXT = re.compile(r"(?:^|: )\[(DELTA_[A-Z_]+)(?:\.[A-Z_]+)*\]|io\.delta\.exceptions\.(\w+)(?=:)", re.MULTILINE)
+_IN_TEXT = re.compile(r"(?:^|: )\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\]|io\.delta\.exceptions\.(\w+)(?=:)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +151,8 @@ class Conflict:
     """Delta's error condition, or the name of the error's class if it has none."""
 
     @property
-    def remedy(self) -> Remedy:
-        return self.kind.remedy
+    def retry_class(self) -> RetryClass:
+        return self.kind.retry_class
 
     def __str__(self) -> str:
         return f"another writer {self.kind.value} ({self.condition})"
@@ -119,29 +160,48 @@ class Conflict:
 
 def conflict_of(error: BaseException | None) -> Conflict | None:
     """The conflict that an error, or its cause, reports; None if it is not a known conflict."""
+    return next((found for part in _causes(error) if (found := _conflict(part)) is not None), None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        conflict = _by_condition(error) or _by_text(error) or _named(type(error).__name__)
-        if conflict is not None:
-            return conflict
+        yield error
         error = error.__cause__
-    return None
 
 
-def _by_condition(error: BaseException) -> Conflict | None:
-    """Connect sets it; on classic Spark it is None."""
+def _conflict(error: BaseException) -> Conflict | None:
+    condition = _condition(error)
+    if condition is not None and condition.startswith("DELTA_"):
+        return _named(condition)
+    by_class = _named(type(error).__name__)
+    if by_class is not None and by_class.kind is not Kind.OTHER:
+        return by_class
+    named = (_named(name) for name in _names_in_text(error))
+    return next((conflict for conflict in named if conflict is not None), by_class)
+
+
+def _is_fatal(error: BaseException) -> bool:
+    if isinstance(error, InputError) or any(kind.__name__ in _FATAL_CLASSES for kind in type(error).__mro__):
+        return True
+    condition = _condition(error)
+    names = [condition] if condition is not None else _names_in_text(error)
+    return any(name in _FATAL_CONDITIONS for name in names)
+
+
+def _condition(error: BaseException) -> str | None:
+    """Connect sets it; on classic Spark it is None for Delta's conflicts."""
     with suppress(Exception):  # Spark's own errors ask the JVM, which may be gone.
         name = getattr(error, "getCondition", lambda: None)()
-        return _named(name.partition(".")[0]) if isinstance(name, str) else None
+        return name.partition(".")[0] if isinstance(name, str) and name else None
     return None
 
 
-def _by_text(error: BaseException) -> Conflict | None:
+def _names_in_text(error: BaseException) -> list[str]:
     with suppress(Exception):
-        conflicts = (_named(match[1] or match[2]) for match in _IN_TEXT.finditer(str(error)))
-        return next((conflict for conflict in conflicts if conflict is not None), None)
-    return None
+        return [match[1] or match[2] for match in _IN_TEXT.finditer(str(error))]
+    return []
 
 
 def _named(name: str) -> Conflict | None:
@@ -196,32 +256,54 @@ def until_committed(
     what: str,
     may_retry: Callable[[Conflict], bool] | None = None,
     say: Callable[[str], None] | None = None,
+    tried: list[Conflict] | None = None,
 ) -> T:
     """The result of the attempt that succeeded, or of one that failed although its commit is in the table.
 
     `attempt` begins with a fresh snapshot each time. `committed` looks for our own commit, by its token or `txn`, and
     returns None if there is none. It is called after every failure, so nothing is written twice. Only conflicts are
     retried: after any other failure the commit may still arrive, so the failure is raised. `may_retry` looks at the
-    current table and decides whether to retry after a conflict.
+    current table and decides whether to retry after a conflict; it may raise an error that says more. Without it, all
+    but fatal conflicts are retried. `tried` receives the conflict of each attempt that lost.
     """
+    lost = [] if tried is None else tried
     for failures in range(1, policy.attempts + 1):
         try:
             return attempt()
         except Exception as error:
             conflict = conflict_of(error)
+            if conflict is not None:
+                lost.append(conflict)
             done = committed()
             if done is not None:
                 _log.info("%s is committed, although it failed with %s", what, type(error).__name__)
                 return done
-            if conflict is None or not (may_retry is None or may_retry(conflict)):
+            if conflict is None or not (may_retry or _may_retry)(conflict):
                 raise
             if failures == policy.attempts:
-                raise ConflictError(
-                    f"{what}: {conflict}, at each of {failures} attempts; nothing was written, run it again"
-                ) from error
+                raise _gave_up(what, lost) from error
         pause = policy.delay(failures)
         _log.info("%s: %s; attempt %d in %.1f s", what, conflict, failures + 1, pause)
         if say is not None:
             say(f"{conflict}; trying again")
         policy.sleep(pause)
     raise AssertionError("a policy has at least one attempt")
+
+
+def _may_retry(conflict: Conflict) -> bool:
+    return conflict.retry_class is not RetryClass.FATAL
+
+
+def _gave_up(what: str, lost: Sequence[Conflict]) -> ConflictError:
+    error = ConflictError(f"{what}: {describe_attempts(lost)}; nothing was written, run it again")
+    error.conflicts = tuple(map(str, lost))
+    return error
+
+
+def describe_attempts(lost: Sequence[Conflict]) -> str:
+    """What each attempt met, in a line."""
+    counts = Counter(map(str, lost))
+    if len(counts) == 1:
+        return f"{lost[0]}, at each of {len(lost)} attempts"
+    told = ", ".join(f"{count} × {text}" for text, count in counts.items())
+    return f"all of {len(lost)} attempts failed: {told}"

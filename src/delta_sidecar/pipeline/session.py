@@ -40,7 +40,7 @@ _PROCESS = {
     "spark.redaction.regex": SECRET_NAMES,
 }
 _DRIVERS = {"s3": "hadoop-aws", "az": "hadoop-azure", "abfss": "hadoop-azure"}
-_AWS_BUNDLE = "software.amazon.awssdk:bundle"
+AWS_BUNDLE = "software.amazon.awssdk:bundle"
 """All of Amazon's SDK, every service of it, in one jar of 686 MB: what the driver for S3 asks for."""
 _AWS_MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 """What it uses of that: 15 MB."""
@@ -182,8 +182,17 @@ def _small_aws(packages: str, hadoop: str) -> dict[str, str]:
     sdk = _AWS_VERSIONS.get(hadoop)
     if sdk is None:
         return {}
-    modules = [f"software.amazon.awssdk:{module}:{sdk}" for module in _AWS_MODULES]
-    return {"spark.jars.packages": ",".join([packages, *modules]), "spark.jars.excludes": _AWS_BUNDLE}
+    return {"spark.jars.packages": ",".join([packages, *_aws_modules(sdk)]), "spark.jars.excludes": AWS_BUNDLE}
+
+
+def _aws_modules(sdk: str) -> list[str]:
+    return [f"software.amazon.awssdk:{module}:{sdk}" for module in _AWS_MODULES]
+
+
+def s3_packages() -> list[str]:
+    """Hadoop's driver for S3 for the installed Spark, and the parts of Amazon's SDK that it uses."""
+    hadoop = _hadoop_version()
+    return [f"org.apache.hadoop:hadoop-aws:{hadoop}", *_aws_modules(_AWS_VERSIONS[hadoop])]
 
 
 def find_jars(checkout: Path = CHECKOUT) -> list[Path]:

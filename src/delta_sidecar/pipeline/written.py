@@ -5,7 +5,7 @@ A batch marks its commit with a token (`userMetadata` of the commit), so it is f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -46,16 +46,41 @@ class _Records(msgspec.Struct):
 _STATS = msgspec.json.Decoder(_Records)
 
 
-def find_written(store: Store, after: int, token: str, bucket_column: str) -> Written | None:
-    """What the commit with that token added, among those after a version; None if there is none."""
+@dataclass(frozen=True, slots=True)
+class MarkedCommit:
+    """A commit that was found by what its `userMetadata` says."""
+
+    version: int
+    file: ObjectMeta
+    commits: CommitBytes
+    checkpoint: int
+    """The newest checkpoint that was listed beside it; -1 if there is none."""
+
+    def adds(self) -> list[Add]:
+        return list(_adds(self.commits, self.file))
+
+    def count_removed(self) -> int:
+        lines = decode_lines(self.commits.blocks(self.file), FileLine, self.file.path)
+        return sum(line.remove is not None for block in lines for line in block)
+
+
+def find_marked(store: Store, after: int, is_ours: Callable[[str], bool]) -> MarkedCommit | None:
+    """The newest commit after a version whose `userMetadata` is ours; None if there is none."""
     listing = list_log(store, after + 1)
     commits = CommitBytes(store)
     for version in sorted(listing.commits, reverse=True):
         meta = listing.commits[version]
-        if version > after and (commit_info(commits, meta) or {}).get("userMetadata") == token:
+        text = (commit_info(commits, meta) or {}).get("userMetadata") if version > after else None
+        if isinstance(text, str) and is_ours(text):
             checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
-            return _sum_up(version, list(_adds(commits, meta)), bucket_column, checkpoint)
+            return MarkedCommit(version, meta, commits, checkpoint)
     return None
+
+
+def find_written(store: Store, after: int, token: str, bucket_column: str) -> Written | None:
+    """What the commit with that token added, among those after a version; None if there is none."""
+    found = find_marked(store, after, token.__eq__)
+    return None if found is None else _sum_up(found.version, found.adds(), bucket_column, found.checkpoint)
 
 
 def _sum_up(version: int, adds: list[Add], bucket_column: str, checkpoint: int) -> Written:
@@ -63,8 +88,8 @@ def _sum_up(version: int, adds: list[Add], bucket_column: str, checkpoint: int) 
     rows = [records_of(add) for add in adds]
     return Written(
         version,
-        _total(rows),
-        _total([count for count, value in zip(rows, values) if value is None]),
+        total_of(rows),
+        total_of([count for count, value in zip(rows, values) if value is None]),
         len(adds),
         sum(add.size or 0 for add in adds),
         len(set(values)),
@@ -72,7 +97,8 @@ def _sum_up(version: int, adds: list[Add], bucket_column: str, checkpoint: int) 
     )
 
 
-def _total(counts: list[int | None]) -> int | None:
+def total_of(counts: list[int | None]) -> int | None:
+    """The sum; None where one is not known."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
