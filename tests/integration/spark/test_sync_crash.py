@@ -22,9 +22,12 @@ CREATE = (
     "CREATE TABLE delta.`{t}` (id BIGINT, note STRING) USING delta TBLPROPERTIES "
     "('delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true')"
 )
-CHANGES = [
+MERGE = (
     "MERGE INTO delta.`{t}` t USING (SELECT explode(sequence(4, 7)) AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE "
-    "WHEN NOT MATCHED THEN INSERT (id, note) VALUES (s.id, 'new')",
+    "WHEN NOT MATCHED THEN INSERT (id, note) VALUES (s.id, 'new')"
+)
+CHANGES = [
+    MERGE,
     "UPDATE delta.`{t}` SET id = id + 100, note = 'moved' WHERE id < 2",
 ]
 POINTS = [("plan", "after"), ("read", "after"), ("write", "after"), ("applied", "after"), ("move", "after")]
@@ -35,7 +38,11 @@ def run(master: str, source: Path, target: Path, **order: Any) -> subprocess.Com
     task = {"master": master, "arguments": arguments, "as_command": False, **order}
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(
-        [sys.executable, str(SCRIPT), json.dumps(task)], capture_output=True, text=True, timeout=SECONDS, env=environment
+        [sys.executable, str(SCRIPT), json.dumps(task)],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=environment,
     )
 
 
