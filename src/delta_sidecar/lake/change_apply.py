@@ -324,8 +324,8 @@ def check_vacant(snapshot: Snapshot | None, uri: str) -> None:
     """Refuse a target with rows of others: nobody could tell afterwards which rows are the source's."""
     if snapshot is not None and next(live_rows(snapshot, ["path"], 1), None) is not None:
         raise InputError(
-            f"{uri} has rows, and its log does not say that they come from this source; name an empty or a new place, "
-            "or begin again with all rows of the source, which overwrites it (full)"
+            f"{uri} has rows already, but all rows of the source are to be added; name an empty or a new place, or "
+            "overwrite it (strategy replace, or full)"
         )
 
 

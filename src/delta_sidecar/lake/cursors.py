@@ -47,6 +47,8 @@ class CursorTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     table_id: str | None = None
     txn_version: int | None = None
     """The newest version of the source that the target's log says it has."""
+    holds: str | None = None
+    """Which rows it has, by strategy and filter: a sync by another one would not make it what that one promises."""
 
 
 class CdfCursor(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from delta_sidecar.errors import (
+    CleanedUpError,
     ConflictError,
     DeltaSidecarError,
+    FeedStartsLaterError,
     OptionError,
     OtherTableError,
+    SchemaChangedError,
     StoreUnavailableError,
 )
 from delta_sidecar.lake.change_apply import (
@@ -257,6 +260,15 @@ class SyncJob:
             raise OptionError(f"{self.source} is both source and target; name another target")
         if self.max_versions is not None and self.max_versions < 1:
             raise OptionError(f"max_versions is {self.max_versions}; give 1 or more")
+        if self.way.strategy is MergeStrategy.REPLACE and self.change_filter is not ChangeFilter.INCLUDE_ALL:
+            raise OptionError("strategy replace takes all rows, not changes: leave the filter out")
+
+    @property
+    def holds(self) -> str:
+        """Which rows the target has: those of the source, or some that it had."""
+        if self.change_filter is ChangeFilter.INCLUDE_ALL and self.way.strategy is not MergeStrategy.APPEND:
+            return "rows"
+        return f"{self.way.strategy.value}, {self.change_filter.value}"
 
     @property
     def cursors(self) -> CdfCursorStore:
@@ -316,7 +328,10 @@ class SyncJob:
         known = NOTHING_YET if cursor is None else cursor.last_version
         done = max(known, NOTHING_YET if reached is None else reached)
         recovered = (known + 1, done) if done > known else None
-        found = feed_range(head, self._options(cursor, done), self._at(done, head), self._needs_feed)
+        try:
+            found = feed_range(head, self._options(cursor, done), self._at(done, head), self._needs_feed)
+        except (CleanedUpError, FeedStartsLaterError, SchemaChangedError) as error:
+            raise type(error)(f"{error}; or begin again with all rows of the source (full)") from error
         self.way.check_key(found.schema)
         if done == NOTHING_YET:
             check_vacant(target, self.target)
@@ -367,6 +382,11 @@ class SyncJob:
                 f"cursor {self.name!r} belongs to target {before.table_id}, but at {self.target} is table "
                 f"{target.metadata.id}, made in its place; begin again with all rows of the source (full)"
             )
+        if self.way.strategy is not MergeStrategy.REPLACE and before.holds not in (None, self.holds):
+            raise OptionError(
+                f"{self.target} holds what another strategy or filter made ({before.holds}); use that one, or begin "
+                "again with all rows of the source (full)"
+            )
         if None not in (before.txn_version, reached) and (reached or 0) < (before.txn_version or 0):
             raise OtherTableError(
                 f"{self.target} has version {reached} of the source, but its cursor says {before.txn_version}: an "
@@ -386,7 +406,7 @@ class SyncJob:
 
     def _move(self, found: FeedRange, version: int, reached: int | None) -> None:
         target = snapshot_of_target(open_store(self.target, self.storage_options))
-        known = CursorTarget(None if target is None else target.metadata.id, reached)
+        known = CursorTarget(None if target is None else target.metadata.id, reached, self.holds)
         self.cursors.advance(self.name, version, table_id=found.table_id, target=known)
 
     def _step(

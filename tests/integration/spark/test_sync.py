@@ -256,6 +256,8 @@ def test_what_cannot_be_synced_is_refused_by_name(table: SparkTable, tmp_path: P
     refused(DuplicateKeyError, r'{"id":2}')
     with pytest.raises(InputError, match="updates or deletes, which strategy append does not apply"):
         sync(spark, table.root, tmp_path / "appended", strategy="append", name="table", max_versions=5)
+    refused(OptionError, "holds what another strategy or filter made", key=[], strategy="append")
+    refused(OptionError, "leave the filter out", key=[], strategy="replace", change_filter="inserts_only")
     sync(spark, table.root, target, key=["id"], full=True)
     assert_same(table, target)
     table.sql("INSERT INTO {t} (id) VALUES (50), (50)")
@@ -273,7 +275,7 @@ def test_what_cannot_be_synced_is_refused_by_name(table: SparkTable, tmp_path: P
     source(table, rows=3)
     refused(OtherTableError, "made in its place")
     CdfCursorStore(target / "_sidecar_state").reset("table")
-    refused(InputError, "has rows, and its log does not say")
+    refused(InputError, "has rows already")
     sync(spark, table.root, target, key=["id"], full=True)
     assert_same(table, target)
 
