@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ import pytest
 
 from delta_sidecar.lake import CdfCursorStore
 from delta_sidecar.testing import LogBuilder
-from tests.cli.running import Done, assert_refused, invoke, sidecar
+from tests.cli.running import COMMAND, Done, assert_refused, invoke, sidecar
 from tests.data.changing import feed_table, removed, written
 
 WHEN = 1_770_000_000_000
@@ -129,6 +131,22 @@ def test_a_sync_needs_no_spark_to_say_what_is_next(log: LogBuilder, tmp_path: Pa
     CdfCursorStore(tmp_path / "state").advance("table", 1)
     current = invoke("sync", log.root, target, "--key", "k", "--state", tmp_path / "state", "--json").objects
     assert json.loads(json.dumps(current[0]))["steps"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_watch_ends_well_when_stopped(log: LogBuilder, tmp_path: Path, number: signal.Signals) -> None:
+    feed_table(tmp_path / "copy").commit()
+    CdfCursorStore(tmp_path / "state").advance("table", 1)
+    given = ("--key", "k", "--state", str(tmp_path / "state"), "--watch", "--interval", "0.2", "--verbose")
+    command = [*COMMAND, "sync", str(log.root), str(tmp_path / "copy"), *given]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stderr is not None
+            assert any("version 1 is there, waiting" in line for line in watching.stderr)
+            watching.send_signal(number)
+            assert watching.wait(60) == 0
+        finally:
+            watching.kill()
 
 
 def test_a_sync_that_cannot_be_is_one_line(log: LogBuilder, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from delta_sidecar.errors import (
     CleanedUpError,
     ConflictError,
+    CursorError,
     DeltaSidecarError,
     FeedStartsLaterError,
     OptionError,
@@ -303,7 +304,7 @@ class SyncJob:
                 return self._report(False, coming.done, coming.range.head.version, steps, begun)
             steps.append(self._step(coming, session, full and not steps, say))
             told(steps[-1])
-            if coming.range.end == coming.range.head.version:
+            if steps[-1].end >= coming.range.head.version:
                 return self._report(False, steps[-1].end, coming.range.head.version, steps, begun)
             coming = self.next()
 
@@ -407,16 +408,21 @@ class SyncJob:
     def _move(self, found: FeedRange, version: int, reached: int | None) -> None:
         target = snapshot_of_target(open_store(self.target, self.storage_options))
         known = CursorTarget(None if target is None else target.metadata.id, reached, self.holds)
-        self.cursors.advance(self.name, version, table_id=found.table_id, target=known)
+        try:
+            self.cursors.advance(self.name, version, table_id=found.table_id, target=known)
+        except CursorError:
+            # Another run of the same sync was faster, and has gone on.
+            now = self.cursors.load(self.name)
+            if now is None or now.last_version < version:
+                raise
 
     def _step(
         self, coming: _Next, session: Callable[[], SparkSession], overwrite: bool, say: Callable[[str], None]
     ) -> SyncStep:
         begun = time.monotonic()
         found = coming.range
-        end = self.cursors.plan(self.name, found.end, table_id=found.table_id, after=coming.done)
-        if end != found.end:
-            # Another run of the same sync has begun a step meanwhile: do that one.
+        if not self._has_begun(coming):
+            # Another run of the same sync has begun another step meanwhile, or is done with this one.
             again = self.next()
             if again.done != coming.done or again.range.is_empty:
                 return SyncStep("recovered", coming.done + 1, again.done)
@@ -431,6 +437,14 @@ class SyncJob:
             "recovered" if done.was_there else kind, first, found.end, done.version, done.inserted, done.updated,
             done.deleted, time.monotonic() - begun,
         )  # fmt: skip
+
+    def _has_begun(self, coming: _Next) -> bool:
+        """Say that the step begins; whether it is still the next one."""
+        end, table_id = coming.range.end, coming.range.table_id
+        try:
+            return self.cursors.plan(self.name, end, table_id=table_id, after=coming.done) == end
+        except CursorError:
+            return False
 
     def _applied(self, found: FeedRange, spark: SparkSession, overwrite: bool) -> AppliedChanges:
         from dataclasses import replace
