@@ -266,8 +266,10 @@ class SyncJob:
 
     @property
     def holds(self) -> str:
-        """Which rows the target has: those of the source, or some that it had."""
-        if self.change_filter is ChangeFilter.INCLUDE_ALL and self.way.strategy is not MergeStrategy.APPEND:
+        """Which rows the target has: those of the source, all that were inserted, or others."""
+        if self.way.strategy is MergeStrategy.APPEND:
+            return "inserts"
+        if self.change_filter is ChangeFilter.INCLUDE_ALL:
             return "rows"
         return f"{self.way.strategy.value}, {self.change_filter.value}"
 
@@ -291,9 +293,8 @@ class SyncJob:
         say(f"looking at {self.source}")
         steps: list[SyncStep] = []
         coming = self.next(full)
-        head = coming.range.head.version
         if dry_run:
-            return self._report(True, coming.done, head, _planned(coming), begun)
+            return self._report(True, coming.done, coming.range.head.version, _planned(coming), begun)
         if full:
             self._forget()
         while True:
@@ -316,15 +317,19 @@ class SyncJob:
         )
 
     def next(self, full: bool = False) -> _Next:
-        """What is to be done next: pinned, and known to be readable and to fit the target."""
-        head = load_snapshot(open_store(self.source, self.storage_options))
+        """What is to be done next: pinned, and known to be readable and to fit the target.
+
+        The cursor first, the source last: another run at the same time moves the target before the cursor, and neither
+        beyond the source.
+        """
+        cursor = self.cursors.load(self.name)
         target = snapshot_of_target(open_store(self.target, self.storage_options))
+        head = load_snapshot(open_store(self.source, self.storage_options))
         reached = None if target is None else transaction_version(target, self._app_id(head))
         if full:
             found = feed_range(head, CdfReadOptions(), None, self._needs_feed)
             self.way.check_key(found.schema)
             return _Next(found, NOTHING_YET, None, reached)
-        cursor = self.cursors.load(self.name)
         self._check_same(cursor, head, target, reached)
         known = NOTHING_YET if cursor is None else cursor.last_version
         done = max(known, NOTHING_YET if reached is None else reached)
