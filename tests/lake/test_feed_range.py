@@ -23,7 +23,7 @@ from delta_sidecar import (
     VersionRangeError,
 )
 from delta_sidecar.lake import CdfCursor, CdfCursorStore, CdfReadOptions
-from delta_sidecar.lake.change_feed import FeedRange, feed_range
+from delta_sidecar.lake.change_feed import FeedRange, check_names, feed_range
 from delta_sidecar.log.snapshot import load_snapshot
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing import LogBuilder
@@ -133,7 +133,10 @@ def test_columns_that_come_and_go(log: LogBuilder, tmp_path: Path) -> None:
     by_name = LogBuilder(tmp_path / "mapped").protocol(2, 5).metadata(fields, (), mapped).commit().commit()
     fields[1] = mapped_column("renamed", "string", 2)
     by_name.metadata(fields, (), mapped).commit()
-    refused(SchemaChangedError, "version 2 renames or drops column 's'", by_name, 0)
+    assert found(by_name, 0).schema.names == ["k", "renamed"], "our own reader follows"
+    with pytest.raises(SchemaChangedError, match="version 2 renames or drops column 's', and Spark gives no changes"):
+        check_names(found(by_name, 0))
+    check_names(found(by_name, 1))
     assert versions(found(by_name, 1)) == (2, 2, False)
     clash = feed_table(tmp_path / "clash", {"k": "long", "_Change_Type": "string"}).commit()
     refused(UnsupportedTableError, "_Change_Type", clash)

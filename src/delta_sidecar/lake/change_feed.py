@@ -202,7 +202,6 @@ def feed_range(head: Snapshot, options: CdfReadOptions, cursor: CdfCursor | None
     changes = change_range(head, start, end, CommitLimits())
     change_schema(changes.end)
     check_schemas(changes)
-    _check_names(changes)
     return FeedRange(head, start, end, changes.end, changes)
 
 
@@ -263,10 +262,10 @@ def _state_at(head: Snapshot, version: int) -> TableState:
     return TableState(version, found.protocol, found.metadata)
 
 
-def _check_names(changes: ChangeRange) -> None:
+def check_names(found: FeedRange) -> None:
     """Refuse what our own reader can follow and Spark's cannot: columns that are renamed or dropped by mapping."""
-    names = {_names(state.schema()) for state in changes.states}
-    if len(names) == 1:
+    changes = found.changes
+    if changes is None or len({_names(state.schema()) for state in changes.states}) == 1:
         return
     last = _names(changes.end.schema())
     for state, following in reversed(list(pairwise(changes.states))):
@@ -429,6 +428,7 @@ def read_changes(
         cursor = options.cursor_store.load(options.dataset_name)
     head = load_snapshot(open_store(source, storage_options))
     found = feed_range(head, options, cursor)
+    check_names(found)
     set_storage_options(spark, [str(source)], storage_options)
     check_reach(spark, str(source))
     return result_of(SourceTable(spark, str(source), storage_options), options, found)

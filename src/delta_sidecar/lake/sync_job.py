@@ -44,6 +44,7 @@ from delta_sidecar.lake.change_feed import (
     ChangeFilter,
     FeedRange,
     SourceTable,
+    check_names,
     feed_range,
     result_of,
 )
@@ -336,6 +337,7 @@ class SyncJob:
         recovered = (known + 1, done) if done > known else None
         try:
             found = feed_range(head, self._options(cursor, done), self._at(done, head), self._needs_feed)
+            check_names(found)
         except (CleanedUpError, FeedStartsLaterError, SchemaChangedError) as error:
             raise type(error)(f"{error}; or begin again with all rows of the source (full)") from error
         self.way.check_key(found.schema)

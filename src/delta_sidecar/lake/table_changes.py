@@ -5,9 +5,8 @@ As on Spark: changes after the cursor's version; without a cursor all rows of th
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.data.change_files import TIMESTAMP, TYPE, VERSION
 from delta_sidecar.data.changes import change_schema
+from delta_sidecar.data.row_stream import RowStream
 from delta_sidecar.lake.change_feed import FEED_COLUMNS, CdfReadOptions, FeedRange, feed_range
 from delta_sidecar.lake.cursors import CdfCursor, CdfCursorStore
 from delta_sidecar.predicates.binding import bind_predicate
@@ -66,7 +66,7 @@ def _none() -> Generator[pa.RecordBatch, None, None]:
     yield from ()
 
 
-def _each(rows: Any) -> Generator[pa.RecordBatch, None, None]:
+def _each(rows: RowStream) -> Generator[pa.RecordBatch, None, None]:
     with rows:
         yield from rows
 
@@ -89,12 +89,11 @@ def _all_rows(
 
 
 def _as_inserts(
-    rows: Any, found: FeedRange, names: Sequence[str], schema: pa.Schema, condition: Expression | None
+    rows: RowStream, found: FeedRange, names: Sequence[str], schema: pa.Schema, condition: Expression | None
 ) -> Generator[pa.RecordBatch, None, None]:
     time = found.end_time_ms()
     with rows:
-        batches: Iterator[pa.RecordBatch] = iter(rows)
-        for batch in batches:
+        for batch in rows:
             whole = _with_feed(batch, found.end, time)
             if condition is not None:
                 whole = whole.filter(matching(condition, whole))
