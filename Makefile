@@ -10,6 +10,7 @@ N ?= 1000000
 EXAMPLES ?= 20000
 CASES ?= 10000
 ROUNDS ?= 20
+ROWS ?= 1000000
 WORKERS ?= 2
 CHECK_WORKERS ?= 3
 PYTEST_ARGS ?=
@@ -99,6 +100,12 @@ change-cases: setup ## Compare our change feed with Spark's after CASES random h
 	DELTA_SIDECAR_CHANGE_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  tests/integration/spark/test_changes.py $(PYTEST_ARGS)
 
+.PHONY: sync-cases
+sync-cases: CASES = 20
+sync-cases: setup ## Sync a table by every strategy after CASES random histories (20), and compare all rows
+	DELTA_SIDECAR_SYNC_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
+	  tests/integration/spark/test_sync.py $(PYTEST_ARGS)
+
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
 	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)
@@ -148,6 +155,10 @@ bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own 
 .PHONY: bench-changes
 bench-changes: setup ## Measure our change reader beside Spark's feed, on commits of a million changed rows
 	$(BIN)/python -m benchmarks.changes
+
+.PHONY: bench-sync
+bench-sync: setup ## Measure a sync of ROWS rows (1000000), 1 % changed, beside feed, window and MERGE by hand
+	$(BIN)/python -m benchmarks.sync --rows $(ROWS)
 
 .PHONY: clean
 clean: ## Remove .venv, .cache and the caches of tools

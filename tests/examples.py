@@ -17,7 +17,7 @@ def public_names() -> dict[str, Any]:
     """Every public function and class but the errors, by its full name."""
     found = {
         f"{package.__name__}.{name}": getattr(package, name)
-        for package in (delta_sidecar, pipeline, lake, kusto, spark)
+        for package in (delta_sidecar, lake, pipeline, kusto, spark)
         for name in package.__all__
     }
     return {name: public for name, public in found.items() if callable(public) and not is_error(public)}

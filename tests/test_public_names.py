@@ -19,7 +19,7 @@ from delta_sidecar.engines import kusto, spark
 from tests.events_table import write_events
 from tests.examples import examples, needs_spark, public_names, run
 
-PACKAGES = [delta_sidecar, pipeline, lake]
+PACKAGES = [delta_sidecar, lake, pipeline]
 MODULES = [kusto, spark]
 """Public modules of packages that are not: what they list in `__all__` is meant for users."""
 GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guide"

@@ -8,6 +8,10 @@ DeltaSidecarError
 │   │   └── CleanedUpError      commits of the range of changes are gone: start later
 │   ├── VersionRangeError       the range of changes ends before it starts
 │   ├── NoChangeFeedError       the table keeps no change feed at a version of the range
+│   │   └── FeedStartsLaterError it keeps one, but only from a later version on
+│   ├── OtherTableError         another table is in the place of the one that a cursor belongs to
+│   ├── CursorError             the cursor cannot go there, or is damaged: reset it
+│   ├── DuplicateKeyError       several rows have the same key, which a merge by key needs to be unique
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
 │   ├── UnknownColumnError      no such column
 │   ├── NotOfferedError         another tool does that: the message names it
@@ -73,6 +77,22 @@ class VersionRangeError(InputError):
 
 class NoChangeFeedError(InputError):
     """The table keeps no change feed at a version of the range."""
+
+
+class FeedStartsLaterError(NoChangeFeedError):
+    """The table keeps a change feed, but the range begins before it."""
+
+
+class OtherTableError(InputError):
+    """Another table is in the place of the one that a cursor belongs to."""
+
+
+class CursorError(InputError):
+    """A cursor would go back, moved meanwhile, or is damaged."""
+
+
+class DuplicateKeyError(InputError):
+    """Several rows have the same key, but a merge by key needs a row for each."""
 
 
 class PredicateError(InputError):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from delta_sidecar.table import DeltaTable
 
 WHAT, VERSION, OUTPUT, READER, STORE, SPARK = "Selection", "Version", "Output", "Reader", "Store", "Spark"
+CURSOR = "Cursor"
 """Sections of the help that several commands have."""
 
 
@@ -54,6 +55,11 @@ def names(context: click.Context, parameter: click.Parameter, columns: Sequence[
     return column_names
 
 
+def key_names(context: click.Context, parameter: click.Parameter, columns: Sequence[str]) -> tuple[str, ...]:
+    """The column names of `--key a,b --key c`."""
+    return tuple(name.strip() for text in columns for name in text.split(",") if name.strip())
+
+
 table = argument(
     "table",
     "TABLE",
@@ -72,6 +78,11 @@ timestamp = option(
     "--timestamp", metavar="TIME", section=VERSION, help="The version at this time, such as 2026-02-10T22:00:00Z."
 )
 pinned = together(version, timestamp)
+cursor = option("--cursor", metavar="NAME", section=CURSOR, help="Go on where this cursor is, and move it.")
+state = option(
+    "--state", metavar="DIR", section=CURSOR, shell_complete=complete_place,
+    help="Where cursors are (default: beside the table).",
+)  # fmt: skip
 as_json = option("--json", "json", is_flag=True, section=OUTPUT, help="Print one JSON object per line.")
 output = together(
     as_json,

@@ -146,13 +146,15 @@ def read(
         print_rows(opened, where, limit, columns, sink_of(json, output, file_format))
 
 
-_RANGE = "Range"
+_RANGE, _CURSOR = "Range", arguments.CURSOR
 
 
 @app.command(
     short_help="Print the rows that versions changed.",
     help="Print the rows that versions changed, oldest first, with what happened to each. The table needs a change "
-    "feed (delta.enableChangeDataFeed).",
+    "feed (delta.enableChangeDataFeed).\n\n"
+    "With --cursor, print what is new since the last time. The first time, print all rows as inserts, unless --from or "
+    "--since names the first version.",
     epilog="Example: sidecar changes ./events --from 5 --json",
 )
 @arguments.table
@@ -161,6 +163,9 @@ _RANGE = "Range"
 @option(
     "--to", "end", type=click.IntRange(min=0), metavar="N", section=_RANGE, help="The last version (default: newest)."
 )
+@arguments.cursor
+@arguments.state
+@option("--peek", is_flag=True, section=_CURSOR, help="Leave the cursor where it is.")
 @arguments.where
 @arguments.columns
 @arguments.output
@@ -173,6 +178,9 @@ def changes(
     start: int | None,
     since: str | None,
     end: int | None,
+    cursor: str | None,
+    state: str | None,
+    peek: bool,
     where: str | None,
     columns: list[str] | None,
     json: bool,
@@ -181,13 +189,71 @@ def changes(
     verbose: bool,
 ) -> None:
     first = since if start is None else start
-    if first is None or (start is not None and since is not None):
-        raise click.UsageError("give the first version with --from, or its time with --since")
+    if start is not None and since is not None:
+        raise click.UsageError("--from and --since both name the first version; give one of them")
+    if first is None and cursor is None:
+        raise click.UsageError("give the first version with --from, its time with --since, or a --cursor")
+    if cursor is None and (state is not None or peek):
+        raise click.UsageError("--state and --peek need a --cursor")
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.rows import print_changes
         from delta_sidecar.cli.sinks import sink_of
 
-        print_changes(opened, first, end, where, columns, sink_of(json, output, file_format))
+        sink = sink_of(json, output, file_format)
+        if cursor is None:
+            assert first is not None
+            print_changes(opened, first, end, where, columns, sink)
+            return
+        from delta_sidecar.cli.cursors import cursors_at, print_by_cursor
+        from delta_sidecar.lake.change_feed import CdfReadOptions
+
+        cursors = cursors_at(source.table, state, source.storage_options)
+        wanted = CdfReadOptions(start_version=start, start_timestamp=since, end_version=end)
+        print_by_cursor(opened, cursors, cursor, peek, wanted, where, columns, sink)
+
+
+@app.command(
+    short_help="List or reset the cursors of consumers.",
+    help="List the cursors of `sidecar changes` and `sidecar sync`, or reset one: its consumer then begins again.",
+    epilog="Example: sidecar cursors reset ./events --cursor reports",
+)
+@argument("action", "list|reset", "What to do.", type=click.Choice(["list", "reset"]))
+@argument(
+    "table",
+    "[TABLE]",
+    "The table that the cursors are beside; not needed with --state.",
+    required=False,
+    shell_complete=arguments.complete_place,
+)
+@arguments.cursor
+@arguments.state
+@option("--to", "version", type=click.IntRange(min=0), metavar="N", section=_CURSOR, help="Reset it to version N.")
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
+def cursors(
+    action: str,
+    table: str | None,
+    cursor: str | None,
+    state: str | None,
+    version: int | None,
+    json: bool,
+    verbose: bool,
+    storage_option: tuple[str, ...],
+) -> None:
+    stores = arguments.pairs("--storage-option", storage_option)
+    if action == "reset" and cursor is None:
+        raise click.UsageError("name the cursor with --cursor")
+    if action == "list" and (cursor is not None or version is not None):
+        raise click.UsageError("--cursor and --to are for reset")
+    with _working(verbose, stores):
+        from delta_sidecar.cli.cursors import cursors_at, list_cursors, reset_cursor
+
+        place = cursors_at(table, state, stores)
+        if cursor is None:
+            list_cursors(place, json)
+        else:
+            reset_cursor(place, cursor, version)
 
 
 @app.command(
@@ -576,6 +642,89 @@ def ingest(
 
 
 _BUILD, _OWN, _WATCH = "Index", "Your own metadata", "Watching"
+_SYNC = "Changes"
+
+
+@app.command(
+    short_help="Let a table follow another, with Spark.",
+    help="Bring a target table up to the newest version of a source. The first time, copy all rows; then apply what "
+    "has changed since, each change once.",
+    epilog="Example: sidecar sync ./events ./copy --key id",
+)
+@argument("source", "SOURCE", "A Delta table with a change feed.", shell_complete=arguments.complete_place)
+@argument("target", "TARGET", "The Delta table that follows it.", shell_complete=arguments.complete_place)
+@option(
+    "--key",
+    multiple=True,
+    metavar="A,B",
+    section=_SYNC,
+    callback=arguments.key_names,
+    help="Columns that tell rows apart.",
+)
+@option(
+    "--strategy",
+    default="upsert",
+    metavar="NAME",
+    section=_SYNC,
+    shell_complete=one_of("upsert", "append", "replace"),
+    help="upsert (default), append or replace.",
+)
+@option(
+    "--filter",
+    "change_filter",
+    default="include_all",
+    metavar="NAME",
+    section=_SYNC,
+    shell_complete=one_of("include_all", "inserts_and_updates_only", "inserts_only"),
+    help="include_all, inserts_and_updates_only or inserts_only.",
+)
+@option("--max-versions", type=click.IntRange(min=1), metavar="N", section=_SYNC, help="Versions of one step at most.")
+@option("--full", is_flag=True, section=_SYNC, help="Begin again: overwrite the target by all rows.")
+@option("--dry-run", is_flag=True, section=_SYNC, help="Show the next step; write nothing.")
+@option("--name", metavar="NAME", section=arguments.CURSOR, help="Cursor's name (default: that of the source).")
+@arguments.state
+@option("--watch", is_flag=True, section=_WATCH, help="Keep running and apply each new version.")
+@option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=30.0,
+    metavar="SECONDS",
+    section=_WATCH,
+    help="Seconds between two looks at the source (30).",
+)
+@arguments.spark
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
+def sync(
+    source: str,
+    target: str,
+    key: tuple[str, ...],
+    strategy: str,
+    change_filter: str,
+    max_versions: int | None,
+    full: bool,
+    dry_run: bool,
+    name: str | None,
+    state: str | None,
+    watch: bool,
+    interval: float,
+    master: str | None,
+    conf: tuple[str, ...],
+    json: bool,
+    verbose: bool,
+    storage_option: tuple[str, ...],
+) -> None:
+    if watch and dry_run:
+        raise click.UsageError("--dry-run looks once; leave --watch out")
+    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
+    interrupts.clean_up_first()
+    with _working(verbose, settings | stores):
+        from delta_sidecar.cli.sync import Order, run
+        from delta_sidecar.lake.sync_job import job_of
+
+        job = job_of(source, target, key, strategy, state, name, change_filter, max_versions, stores)
+        run(job, Order(full, dry_run, watch, interval, json, verbose), master, settings)
 
 
 @app.command(

@@ -8,6 +8,7 @@ Integers are exact, whatever their size.
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -20,7 +21,6 @@ import pyarrow.types as pat
 from delta_sidecar.cli.output import cut, write_table
 from delta_sidecar.cli.reports import log_rows
 from delta_sidecar.cli.sinks import Sink, write_result
-from delta_sidecar.data.row_stream import RowStream
 from delta_sidecar.table import DeltaTable
 
 _JSON_BATCH = 10_000
@@ -31,7 +31,8 @@ def print_rows(
 ) -> None:
     """Print or write the rows while they are being read."""
     with table.to_batches(columns, where, limit) as rows:
-        _print(rows, sink)
+        write_rows(rows.schema, rows, sink)
+        log_rows(rows)
 
 
 def print_changes(
@@ -44,16 +45,18 @@ def print_changes(
 ) -> None:
     """Print or write the changed rows while they are being read."""
     with table.changes(start, end, columns, where) as rows:
-        _print(rows, sink)
+        write_rows(rows.schema, rows, sink)
+        log_rows(rows)
 
 
-def _print(rows: RowStream, sink: Sink) -> None:
+def write_rows(schema: pa.Schema, rows: Iterator[pa.RecordBatch], sink: Sink) -> None:
+    """Print or write rows as they come; all of them are written when it returns."""
     if sink.format is None:
-        numbers = [f.name for f in rows.schema if _is_number(f.type)]
-        write_table(rows.schema.names, _cells(rows), numbers)
+        numbers = [f.name for f in schema if _is_number(f.type)]
+        write_table(schema.names, _cells(rows), numbers)
     else:
-        write_result(sink, "row", rows.schema, rows, (_objects(batch) for batch in _small(rows)))
-    log_rows(rows)
+        write_result(sink, "row", schema, rows, (_objects(batch) for batch in _small(rows)))
+    sys.stdout.flush()
 
 
 def _small(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

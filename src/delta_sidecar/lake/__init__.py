@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 from delta_sidecar.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from delta_sidecar.lake.change_apply import AppliedChanges, MergeStrategy, apply_changes
+    from delta_sidecar.lake.change_feed import CdfReadOptions, CdfReadResult, ChangeFilter, read_changes
     from delta_sidecar.lake.commit_marks import LineageContext
+    from delta_sidecar.lake.cursors import CdfCursor, CdfCursorStore
     from delta_sidecar.lake.dataset_sources import DatasetSourceOptions, OneShotDataset, open_dataset
     from delta_sidecar.lake.file_pruning import (
         FilePruningPolicy,
@@ -48,8 +51,15 @@ if TYPE_CHECKING:
         register_tables,
     )
     from delta_sidecar.lake.snapshot_key import SnapshotKey
+    from delta_sidecar.lake.sync_job import SyncReport, SyncStep, sync
 
 _MODULES = {
+    "AppliedChanges": "change_apply",
+    "CdfCursor": "cursors",
+    "CdfCursorStore": "cursors",
+    "CdfReadOptions": "change_feed",
+    "CdfReadResult": "change_feed",
+    "ChangeFilter": "change_feed",
     "CommitOptions": "operations",
     "CompatibilityFacts": "registration",
     "DatasetSourceOptions": "dataset_sources",
@@ -63,6 +73,7 @@ _MODULES = {
     "LakePolicy": "policies",
     "LineageContext": "commit_marks",
     "MergeClause": "operations",
+    "MergeStrategy": "change_apply",
     "OneShotDataset": "dataset_sources",
     "PartitionFilter": "file_pruning",
     "PolicyEffects": "policy_effects",
@@ -70,8 +81,11 @@ _MODULES = {
     "ScanConfig": "registration",
     "SnapshotKey": "snapshot_key",
     "StatsFilter": "file_pruning",
+    "SyncReport": "sync_job",
+    "SyncStep": "sync_job",
     "TableRegistration": "registration",
     "WriteOutcome": "operations",
+    "apply_changes": "change_apply",
     "delete": "operations",
     "ensure_table": "operations",
     "load_policy": "policies",
@@ -79,7 +93,9 @@ _MODULES = {
     "open_dataset": "dataset_sources",
     "optimize": "operations",
     "prune_files": "file_pruning",
+    "read_changes": "change_feed",
     "register_tables": "registration",
+    "sync": "sync_job",
     "update": "operations",
     "write": "operations",
 }
@@ -93,6 +109,12 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AppliedChanges",
+    "CdfCursor",
+    "CdfCursorStore",
+    "CdfReadOptions",
+    "CdfReadResult",
+    "ChangeFilter",
     "CommitOptions",
     "CompatibilityFacts",
     "DatasetSourceOptions",
@@ -106,6 +128,7 @@ __all__ = [
     "LakePolicy",
     "LineageContext",
     "MergeClause",
+    "MergeStrategy",
     "OneShotDataset",
     "PartitionFilter",
     "PolicyEffects",
@@ -113,8 +136,11 @@ __all__ = [
     "ScanConfig",
     "SnapshotKey",
     "StatsFilter",
+    "SyncReport",
+    "SyncStep",
     "TableRegistration",
     "WriteOutcome",
+    "apply_changes",
     "delete",
     "ensure_table",
     "load_policy",
@@ -122,7 +148,9 @@ __all__ = [
     "open_dataset",
     "optimize",
     "prune_files",
+    "read_changes",
     "register_tables",
+    "sync",
     "update",
     "write",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from delta_sidecar.errors import (
     CleanedUpError,
+    FeedStartsLaterError,
     InputError,
     LogGapError,
     NoChangeFeedError,
@@ -237,6 +238,6 @@ def _no_feed(states: _States, off: TableState, start: int, last: int) -> NoChang
             f"{states.where} has no change feed at version {start}; set its property {_FEED} to true, "
             "which records changes from then on"
         )
-    return NoChangeFeedError(
+    return FeedStartsLaterError(
         f"{states.where} has no change feed at version {start}: it begins at version {begins}; start there or later"
     )
