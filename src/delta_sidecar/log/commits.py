@@ -164,20 +164,20 @@ class CommitBytes:
             held = self._held.get(meta.path)
             future = self._under_way.pop(meta.path, None)
         if held is not None:
-            yield from self._lines(held.chunks() if isinstance(held, _Packed) else [held])
+            yield from self._lines(held.chunks() if isinstance(held, _Packed) else [held], meta)
         elif meta.size > self.limits.whole_commit:
             chunks = self._streamed(meta) if keep else self._store.get_stream(meta.path, self.limits.block)
-            yield from self._lines(chunks)
+            yield from self._lines(chunks, meta)
         else:
             # A fetch no thread has begun is done here rather than waited for.
             data = self._store.get(meta.path) if future is None or future.cancel() else future.result()
             if keep:
                 self.hold(meta, data)
-            yield from self._lines([data])
+            yield from self._lines([data], meta)
 
-    def _lines(self, chunks: Iterable[Buffer]) -> Iterator[bytes]:
+    def _lines(self, chunks: Iterable[Buffer], meta: ObjectMeta) -> Iterator[bytes]:
         unpack = self._dialect.unpack
-        return whole_lines(chunks if unpack is None else unpack(chunks), self.limits.block)
+        return whole_lines(chunks if unpack is None else unpack(chunks, meta.path), self.limits.block)
 
     def _streamed(self, meta: ObjectMeta) -> Iterator[Buffer]:
         """Stream a large commit; keep it, compressed, if it is read to its end and fits."""

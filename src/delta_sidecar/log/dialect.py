@@ -38,8 +38,8 @@ class Dialect(Struct, frozen=True):
     """The kinds of files that count; others in the directory are ignored."""
     numbered: frozenset[int] = frozenset()
     """Reader versions from `feature_version` on that are understood without a list of features."""
-    unpack: Callable[[Iterable[Buffer]], Iterator[Buffer]] | None = None
-    """Makes text of the bytes of a commit; None if they are text."""
+    unpack: Callable[[Iterable[Buffer], str], Iterator[Buffer]] | None = None
+    """Makes text of the bytes of a commit, given its path; None if they are text."""
     open_checkpoint: Callable[[Store, CheckpointFiles], Any] | None = None
     """Opens a checkpoint; None if it is read as Delta's are."""
 

@@ -10,7 +10,6 @@ from delta_sidecar.errors import CorruptLogError, VersionNotFoundError
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import InfoLine, Metadata, Transaction, TransactionLine
 from delta_sidecar.log.commits import CommitBytes
-from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.segment import CommitRange, LogListing
@@ -150,14 +149,12 @@ def commit_info(commits: CommitBytes, meta: ObjectMeta) -> dict[str, Any] | None
     return None
 
 
-def history(
-    store: Store, version: int, limit: int | None, limits: CommitLimits, dialect: Dialect = DELTA
-) -> Iterator[dict[str, Any]]:
+def history(store: Store, version: int, limit: int | None, limits: CommitLimits) -> Iterator[dict[str, Any]]:
     """What each commit up to `version` says of itself, newest first."""
-    listing = list_log(store, 0, dialect)
+    listing = list_log(store, 0)
     versions = sorted(v for v in listing.commits if v <= version)
     chosen = versions if limit is None else versions[max(0, len(versions) - limit) :]
-    commits = CommitBytes(store, replace(limits, held_bytes=0), dialect)
+    commits = CommitBytes(store, replace(limits, held_bytes=0))
     ranges = [CommitRange(v, v, listing.commits[v]) for v in chosen]
     for commit in newest_first(ranges, commits):
         info = commit_info(commits, commit.file) or {}
