@@ -73,6 +73,7 @@ class SplitCheckpoint:
 
     def read(self) -> SplitCheckpoint:
         """The same, with every action decoded: what is broken shows here."""
+        self.state()
         assert self.splits is not None
         assert self.skips is not None
         assert self.removed is not None
