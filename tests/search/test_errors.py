@@ -51,12 +51,12 @@ def three(root: Path) -> HandMade:
 
 class TestVersion0:
     def test_no_table(self, tmp_path: Path) -> None:
-        with pytest.raises(TableNotFoundError, match="no search table at .*: its _transaction_log holds no commit"):
+        with pytest.raises(TableNotFoundError, match=r"no search table at .*: its _transaction_log holds no commit"):
             SearchTable(tmp_path)
 
     def test_missing_without_a_checkpoint(self, tmp_path: Path) -> None:
         made = three(tmp_path).drop(0)
-        with pytest.raises(CorruptLogError, match="version 0 of .* is gone, and no checkpoint holds what it said"):
+        with pytest.raises(CorruptLogError, match=r"version 0 of .* is gone, and no checkpoint holds what it said"):
             SearchTable(made.uri)
 
     def test_missing_with_a_checkpoint(self, tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ class TestVersion0:
     def test_cannot_be_written_twice(self, tmp_path: Path) -> None:
         create_table(tmp_path, SCHEMA)
         before = (tmp_path / V0).read_bytes()
-        with pytest.raises(InputError, match="there is a search table at .* already, with the id"):
+        with pytest.raises(InputError, match=r"there is a search table at .* already, with the id"):
             create_table(tmp_path, SCHEMA)
         assert (tmp_path / V0).read_bytes() == before
 
@@ -179,9 +179,7 @@ class TestCheckpoint:
             made.file(f"{LOG}/_last_checkpoint", hint)
             assert len(paths(made.uri)) == 3
 
-    def test_one_that_cannot_be_written_fails_no_commit(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_one_that_cannot_be_written_fails_no_commit(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         class NoCheckpoints(CountingStore):
             def put_if_absent(self, path: str, data: Buffer) -> ObjectMeta:
                 if ".checkpoint." in path:
@@ -308,7 +306,7 @@ class TestAmbiguousPuts:
                 raise StoreUnavailableError("timed out")
 
         create_table(tmp_path, SCHEMA)
-        with pytest.raises(StoreUnavailableError, match="version 1 of .* is not there: timed out"):
+        with pytest.raises(StoreUnavailableError, match=r"version 1 of .* is not there: timed out"):
             append(Down(open_store(tmp_path)), splits("a.split"))
 
     def test_unknown_is_an_error_that_names_the_file(self, tmp_path: Path) -> None:

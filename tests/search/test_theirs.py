@@ -76,9 +76,9 @@ def test_a_gap_after_a_state_is_an_error(their: TheirTable) -> None:
 
 def test_a_version_that_is_not_kept_is_named(their: TheirTable) -> None:
     (their.root / state_path(2) / "_manifest.avro").unlink()
-    with pytest.raises(VersionNotFoundError, match="version 2 of .* cannot be rebuilt; kept are 0, 1, 3"):
+    with pytest.raises(VersionNotFoundError, match=r"version 2 of .* cannot be rebuilt; kept are 0, 1, 3"):
         SearchTable(their.uri, 2)
-    with pytest.raises(VersionNotFoundError, match="no version 9 at .*; the newest is 3"):
+    with pytest.raises(VersionNotFoundError, match=r"no version 9 at .*; the newest is 3"):
         SearchTable(their.uri, 9)
 
 
@@ -96,7 +96,7 @@ def test_version_0_may_be_gone_if_the_state_has_the_metadata(their: TheirTable, 
     their.state(4, {"manifests/m2.avro": 1}, metadata=text).drop(0)
     opened = SearchTable(their.uri)
     assert (opened.metadata.name, paths(opened), opened.versions()) == ("from the state", {"c.split"}, [1, 2, 3, 4])
-    with pytest.raises(CorruptLogError, match="holds no metadata, and no version file up to it does; restore version 0"):
+    with pytest.raises(CorruptLogError, match="holds no metadata, and no version file up to it does"):
         SearchTable(their.uri, 3)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from delta_sidecar.errors import CorruptLogError, ObjectNotFoundError
+from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.checkpoint import CheckpointState
 from delta_sidecar.log.log_names import Kind, version_prefix
@@ -103,12 +103,10 @@ def checkpoint_path(version: int, as_parquet: bool) -> str:
 
 
 def open_checkpoint(store: Store, files: CheckpointFiles) -> SplitCheckpoint:
-    """Read a checkpoint whole; `CorruptLogError` if it is missing, broken or not complete."""
+    """Read a checkpoint whole; `CorruptLogError` if it is broken or not complete. One that is gone was cleaned up since
+    it was listed: then the log is listed again."""
     path = files.files[0].path
-    try:
-        data = bytes(store.get(path))
-    except ObjectNotFoundError as error:
-        raise CorruptLogError(f"checkpoint {files.version} is gone ({error})") from None
+    data = bytes(store.get(path))
     read = _from_parquet if files.kind is Kind.CLASSIC_CHECKPOINT else _from_json
     opened = read(data, files.version, path)
     if not opened.protocol or not opened.metadata:
@@ -154,9 +152,10 @@ def _from_parquet(data: bytes, version: int, path: str) -> SplitCheckpoint:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(pa.BufferReader(data), columns=["add"])
-        rest = msgspec.json.decode((table.schema.metadata or {})[_REST], type=_Rest)
-        adds = [msgspec.json.decode(text, type=Wire) for text in table.column("add").to_pylist()]
+        file = pq.ParquetFile(pa.BufferReader(data))
+        rest = msgspec.json.decode((file.schema_arrow.metadata or {})[_REST], type=_Rest)
+        texts = (text for batch in file.iter_batches(columns=["add"]) for text in batch.column(0).to_pylist())
+        adds = [msgspec.json.decode(text, type=Wire) for text in texts]
     except (pa.ArrowException, KeyError, msgspec.DecodeError, UnicodeDecodeError, TypeError, OSError) as error:
         raise CorruptLogError(f"{path} is not a checkpoint ({error}); restore the file") from None
     if rest.numFiles is not None and rest.numFiles != len(adds):
@@ -196,26 +195,24 @@ def _to_parquet(rest: _Rest, splits: Sequence[Split]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = pa.schema(
-        [
-            pa.field("path", pa.string(), nullable=False),
-            pa.field("size", pa.int64()),
-            pa.field("modification_time", pa.int64()),
-            pa.field("partition_values", pa.map_(pa.string(), pa.string())),
-            pa.field("num_records", pa.int64()),
-            pa.field("add", pa.string(), nullable=False),
-        ],
-        {_REST: msgspec.json.encode(rest)},
-    )
-    columns = [
-        pa.array([split.path for split in splits], pa.string()),
-        pa.array([split.size for split in splits], pa.int64()),
-        pa.array([split.modificationTime for split in splits], pa.int64()),
-        pa.array([list(split.partitionValues.items()) for split in splits], schema.field("partition_values").type),
-        pa.array([split.numRecords for split in splits], pa.int64()),
-        pa.array([msgspec.json.encode(to_wire(split)).decode() for split in splits], pa.string()),
-    ]
+    from delta_sidecar import arrays
+    from delta_sidecar.log.file_schema import FILE_SCHEMA
+
+    names = ("path", "size", "modification_time", "partition_values", "num_records")
+    fields = [*(FILE_SCHEMA.field(name) for name in names), pa.field("add", pa.string())]
+    schema = pa.schema(fields, {_REST: msgspec.json.encode(rest)})
     sink = pa.BufferOutputStream()
-    table = pa.Table.from_arrays(columns, schema=schema)
-    pq.write_table(table, sink, row_group_size=_ROW_GROUP, compression="zstd", use_dictionary=["partition_values"])
+    with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False) as writer:
+        for start in range(0, len(splits), _ROW_GROUP):
+            group = splits[start : start + _ROW_GROUP]
+            columns: dict[str, list[Any]] = {
+                "path": [split.path for split in group],
+                "size": [split.size for split in group],
+                "modification_time": [split.modificationTime for split in group],
+                "partition_values": [split.partitionValues for split in group],
+                "num_records": [split.numRecords for split in group],
+                "add": [msgspec.json.encode(to_wire(split)).decode() for split in group],
+            }
+            batch = arrays.record_batch(columns, schema)
+            writer.write_table(pa.Table.from_arrays(batch.columns, schema=schema))
     return bytes(sink.getvalue())

@@ -15,7 +15,7 @@ from dataclasses import replace as with_changes
 from datetime import timedelta
 from typing import Any, Final
 
-from delta_sidecar.errors import CorruptLogError, LogGapError, StorageError, VersionNotFoundError
+from delta_sidecar.errors import CorruptLogError, LogGapError, ObjectNotFoundError, StorageError, VersionNotFoundError
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange, LogListing
 from delta_sidecar.log.snapshot import Snapshot
@@ -224,7 +224,7 @@ class _LogCleaner:
         """Whether a checkpoint can be read, and holds what the version files before it say."""
         try:
             opened = open_checkpoint(self.snapshot.store, checkpoint).read()
-        except CorruptLogError as error:
+        except (CorruptLogError, ObjectNotFoundError) as error:
             self.notes.append(f"{checkpoint} does not stand for its version files: {error}")
             return False
         replayed = self._replayed(checkpoint)
@@ -240,7 +240,7 @@ class _LogCleaner:
             try:
                 segment = self.listing.segment(checkpoint.version, base)
                 state = state_of(with_changes(self.snapshot, segment=segment, listing=self.listing, opened=None))
-            except (LogGapError, VersionNotFoundError, CorruptLogError):
+            except (LogGapError, VersionNotFoundError, CorruptLogError, ObjectNotFoundError):
                 continue
             return {split.path: to_wire(split) for split in state.splits}
         return None
@@ -315,5 +315,5 @@ class _Purger:
         for checkpoint in listing.checkpoints:
             try:
                 yield from open_checkpoint(self.snapshot.store, checkpoint).splits
-            except CorruptLogError as error:
+            except (CorruptLogError, ObjectNotFoundError) as error:
                 self.notes.append(f"{checkpoint} was not read: {error}")

@@ -10,13 +10,14 @@ from functools import cached_property
 from msgspec import structs
 
 from delta_sidecar import arrays
-from delta_sidecar.errors import CorruptLogError, LogGapError, VersionNotFoundError
+from delta_sidecar.errors import CorruptLogError, LogGapError, ObjectNotFoundError, VersionNotFoundError
 from delta_sidecar.log.commits import CommitBatch
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange
 from delta_sidecar.log.snapshot import Snapshot, newest_first
 from delta_sidecar.search.actions import CommitActions, MergeSkip, RemovedSplit, Split, SplitKeys, Wire, commit_actions
 from delta_sidecar.search.checkpoints import SplitCheckpoint, open_checkpoint
+from delta_sidecar.search.log import open_log
 from delta_sidecar.search.theirs import TheirState
 
 _log = logging.getLogger(__name__)
@@ -54,8 +55,13 @@ class SearchState:
 
 def state_of(snapshot: Snapshot) -> SearchState:
     """Replay a version: newest version file first, then its base. A damaged checkpoint is replaced by an older one, or
-    by all version files; if these do not reach back to version 0, it is an error."""
-    return _Reader(snapshot).read()
+    by all version files; if these do not reach back to version 0, it is an error. If files were cleaned up since they
+    were listed, the version is opened again."""
+    try:
+        return _Reader(snapshot).read()
+    except ObjectNotFoundError as error:
+        _log.info("the log changed while it was read (%s); starting again", error)
+        return _Reader(open_log(snapshot.store, snapshot.version, snapshot.commits.limits)).read()
 
 
 class _Reader:

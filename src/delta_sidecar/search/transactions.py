@@ -23,6 +23,7 @@ from delta_sidecar.errors import (
     ConflictError,
     CorruptTableError,
     InputError,
+    LogGapError,
     ObjectExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -30,6 +31,7 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnknownColumnError,
     UnsupportedFeatureError,
+    VersionNotFoundError,
 )
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.log.dialect import Dialect
@@ -510,7 +512,13 @@ class _Writer:
         for conflicts in range(_ATTEMPTS):
             snapshot = self.open()
             check_writable(snapshot.protocol)
-            actions = plan(snapshot)
+            try:
+                actions = plan(snapshot)
+            except (ObjectNotFoundError, LogGapError, VersionNotFoundError):
+                # The version may have been cleaned up since: then there is a newer one to plan on.
+                if self.open().version == snapshot.version:
+                    raise
+                continue
             if actions is None:
                 return SearchCommit(snapshot.version, None, conflicts=conflicts)
             version = snapshot.version + 1
