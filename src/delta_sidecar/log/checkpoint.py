@@ -27,19 +27,11 @@ from delta_sidecar.log.commits import add_rows
 from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.log_parquet import LogParquet
-from delta_sidecar.log.segment import CheckpointFiles
+from delta_sidecar.log.segment import CheckpointFiles, CheckpointState
 from delta_sidecar.storage.store import ObjectMeta, Store
 
 _PATH = FileColumns(("path",))
 _COUNTED_ROWS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointState:
-    """Protocol and metadata of a checkpoint."""
-
-    protocol: actions.Protocol | None
-    metadata: actions.Metadata | None
 
 
 @dataclass(slots=True)

@@ -39,6 +39,13 @@ class CheckpointFiles(Struct, frozen=True):
         return f"{self.kind.value} {self.version}{parts}"
 
 
+class CheckpointState(Struct, frozen=True):
+    """Protocol and metadata of a checkpoint."""
+
+    protocol: Protocol | None
+    metadata: Metadata | None
+
+
 class OtherBase(ABC):
     """A base outside the log, such as an index: what is needed to pin a version on it. `listing/base.py` `ListableBase`
     adds what is needed to list its files."""

@@ -26,11 +26,11 @@ from delta_sidecar.log.discovery import Discovery, discover, list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
-from delta_sidecar.log.segment import CheckpointFiles, CommitRange, LogListing, OtherBase, Segment
+from delta_sidecar.log.segment import CheckpointFiles, CheckpointState, CommitRange, LogListing, OtherBase, Segment
 from delta_sidecar.storage.store import Store
 
 if TYPE_CHECKING:
-    from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState
+    from delta_sidecar.log.checkpoint import Checkpoint
     from delta_sidecar.values.types import StructType
 
 _log = logging.getLogger(__name__)

@@ -66,7 +66,13 @@ class Split(Struct, frozen=True, kw_only=True):
 
 
 class RemovedSplit(Struct, frozen=True, kw_only=True):
-    """The `remove` action."""
+    """The `remove` action: a split that is no longer live.
+
+    Example:
+        >>> from delta_sidecar.search import RemovedSplit
+        >>> RemovedSplit(path="part-0.split", deletionTimestamp=1_696_000_001_000).dataChange
+        True
+    """
 
     path: str
     deletionTimestamp: int | None = None

@@ -16,9 +16,8 @@ import msgspec
 
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.log.actions import Metadata, Protocol
-from delta_sidecar.log.checkpoint import CheckpointState
 from delta_sidecar.log.log_names import Kind, version_prefix
-from delta_sidecar.log.segment import CheckpointFiles
+from delta_sidecar.log.segment import CheckpointFiles, CheckpointState
 from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split, Wire, from_wire, to_wire
 from delta_sidecar.search.dialect import LOG_DIRECTORY
 from delta_sidecar.search.packing import unpack
