@@ -67,11 +67,11 @@ def merge(uri: str, options: dict[str, str], ends: float) -> None:
 
 
 def clean(uri: str, options: dict[str, str], ends: float) -> None:
-    """Checkpoint, clean and purge all the time. For this process all version files are old, but splits are not."""
+    """Checkpoint, clean and purge all the time."""
     store = open_store(uri, options or None)
     while time.time() < ends:
         checkpoint(store)
-        clean_log(store, options=CLEAN, now_ms=FAR)
+        clean_log(store, options=CLEAN)
         purge(store, retention=timedelta(minutes=10))
         time.sleep(0.05)
 

@@ -51,6 +51,11 @@ def test_writers_mergers_and_a_purger(tmp_path: Path) -> None:
         lines(*(removed(path, deletionTimestamp=long_ago) for path in old[:5]), added("old-x.split"))
     )
     (tmp_path / "old-x.split").write_bytes(b"split")
+    for number in range(3, 14):
+        append(tmp_path, splits(f"old-y{number}.split"))
+        (tmp_path / f"old-y{number}.split").write_bytes(b"split")
+    for path in (tmp_path / LOG).iterdir():
+        os.utime(path, (time.time() - 10_000, time.time() - 10_000))
     result = program("all", tmp_path, 4, 15, "{}")
     assert result["codes"] == [0] * 4
     assert result["others"] == [-9] * 3, "they were still at work"
@@ -58,11 +63,13 @@ def test_writers_mergers_and_a_purger(tmp_path: Path) -> None:
     live = {split.path: split for split in table.splits()}
     parts = [part for path, split in live.items() for part in split.extra.get("parts", [path]) if part[0] != "o"]
     assert sorted(parts) == sorted(f"w{w}-{n}.split" for w in range(4) for n in range(15)), "each once"
-    assert {path for path in live if path.startswith("old")} == {*old[5:], "old-x.split"}
+    later = {f"old-y{number}.split" for number in range(3, 14)}
+    assert {path for path in live if path.startswith("old")} == {*old[5:], "old-x.split", *later}
     assert all((tmp_path / path).exists() for path in live), "no live split is gone"
     assert not any((tmp_path / path).exists() for path in (*old[:5], "crashed.split")), "what is dead and old is"
     kept = [version for version in table.versions() if version]
     assert kept == list(range(kept[0], table.version + 1))
+    assert kept[0] >= 10, "the old version files were cleaned up while others wrote"
     assert (tmp_path / LOG / f"{0:020d}.json").exists()
 
 

@@ -90,6 +90,11 @@ class TestLog:
         assert [Path(path).name.lstrip("0") for path in clean_log(table).deleted] == ["6.checkpoint.json"]
         assert SearchTable(table).versions() == [0, 3, 4, 5, 6, 7, 8]
 
+    def test_version_files_of_the_last_hour_stay_whatever_the_retention(self, table: Path) -> None:
+        """A writer that listed the log a moment ago may be about to create a version that others have created since."""
+        report = clean_log(table, options={"logRetention.duration": 0, "checkpointRetention.duration": 0})
+        assert [path for path in report.deleted if "checkpoint" not in path] == []
+
     def test_version_0_and_the_newest_are_never_deleted(self, table: Path) -> None:
         clean_log(table, now_ms=FAR)
         assert left(table) == [".json", "8.checkpoint.json", "8.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 
 import fastavro
@@ -10,6 +11,7 @@ import pytest
 
 from delta_sidecar import CorruptLogError, InputError, LogGapError, UnsupportedFeatureError, VersionNotFoundError
 from delta_sidecar.search import SearchTable, append, purge
+from delta_sidecar.storage import open_store
 from tests.golden import WHY_NO_SEARCH, golden_search_names, golden_search_root
 from tests.search.made import LOG, V0, added, lines, metadata, packed, paths, removed, splits, version_path
 from tests.search.states import TheirTable, entry, state_path
@@ -219,3 +221,12 @@ def test_golden_pruning_is_typed(golden_search: Path) -> None:
         for limit in (99, 100, 250, 1000):
             expected = sum(high > limit for _, high in bounds)
             assert len(table.splits(f"id > {limit}")) == expected
+
+
+def test_states_are_found_in_an_object_store(their: TheirTable) -> None:
+    """Where a listing is by prefix and page, not by directory."""
+    store = open_store(f"memory://{uuid.uuid4().hex}/t")
+    for path in their.root.rglob("*"):
+        if path.is_file():
+            store.put_if_absent(path.relative_to(their.root).as_posix(), path.read_bytes())
+    assert (SearchTable(store).versions(), paths(store)) == ([0, 1, 2, 3], {"a.split", "c.split"})

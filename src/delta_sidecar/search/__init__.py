@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
     from delta_sidecar.search.table import SearchTable
+    from delta_sidecar.search.their_splits import their_rows
     from delta_sidecar.search.transactions import (
         SearchCommit,
         append,
@@ -38,6 +39,7 @@ _MODULES = {
     "purge": "retention",
     "replace": "transactions",
     "skip": "transactions",
+    "their_rows": "their_splits",
     "upgrade_protocol": "transactions",
 }
 
@@ -65,5 +67,6 @@ __all__ = [
     "purge",
     "replace",
     "skip",
+    "their_rows",
     "upgrade_protocol",
 ]

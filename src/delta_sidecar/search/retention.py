@@ -1,9 +1,9 @@
 """Delete what no reader needs any more: old version files and checkpoints, and splits that no version has.
 
-A version file goes only if it is older than the log's retention, at or before a checkpoint that was read and compared
-with a replay, not the newest, and not version 0. They go up to a checkpoint, so every version that is left can still be
-opened. A split goes only if it is not live in any version that is left, was removed longer ago than the retention, and
-its file is older than that, too: a young file may belong to a commit that is still to come.
+A version file goes only if it is older than the log's retention and than an hour, at or before a checkpoint that was
+read and compared with a replay, not the newest, and not version 0. They go up to a checkpoint, so every version that is
+left can still be opened. A split goes only if it is not live in any version that is left, was removed longer ago than
+the retention, and its file is older than that, too: a young file may belong to a commit that is still to come.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from delta_sidecar.search.log import open_log, versions_of
 from delta_sidecar.search.options import SearchOptions
 from delta_sidecar.search.state import added_in, state_of
 from delta_sidecar.search.table import present_ms, store_of
-from delta_sidecar.search.transactions import Place, check_writable
+from delta_sidecar.search.transactions import GRACE, Place, check_writable
 from delta_sidecar.storage.store import ObjectMeta, Store
 
 _log = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ def clean_log(
     Args:
         table: The table.
         dry_run: Only report; by default as the option `cleanup.dryRun` says.
-        options: Settings by the names of note 004: `logRetention.duration`, `checkpointRetention.duration`,
-            `cleanup.failurePolicy`, `cleanup.dryRun`.
+        options: Settings by the names of note 004: `logRetention.duration` (less than an hour counts as an hour,
+            because writers may be at work), `checkpointRetention.duration`, `cleanup.failurePolicy`, `cleanup.dryRun`.
         storage_options: Credentials and settings of the object store.
         now_ms: The present, in milliseconds since 1970, if it is another.
 
@@ -213,12 +213,15 @@ class _LogCleaner:
         """The newest checkpoint that can stand for all version files up to it."""
         for checkpoint in self.listing.bases(self.head):
             files = [self.listing.commits[v] for v in self._until(checkpoint.version)]
-            if all(self._is_older(meta, self.settings.log_retention) for meta in files) and self._is_right(checkpoint):
+            if all(map(self._is_deletable, files)) and self._is_right(checkpoint):
                 return checkpoint
         return None
 
     def _is_older(self, meta: ObjectMeta, retention: timedelta) -> bool:
         return self.now - meta.last_modified_ms > _ms(retention)
+
+    def _is_deletable(self, meta: ObjectMeta) -> bool:
+        return self._is_older(meta, max(self.settings.log_retention, GRACE))
 
     def _is_right(self, checkpoint: CheckpointFiles) -> bool:
         """Whether a checkpoint can be read, and holds what the version files before it say."""

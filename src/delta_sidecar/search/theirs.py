@@ -36,7 +36,7 @@ _AT_ONCE: Final = 16
 def list_states(store: Store) -> dict[int, ObjectMeta]:
     """The states that are there, by version."""
     found: dict[int, ObjectMeta] = {}
-    for page in store.list_after(_PREFIX):
+    for page in store.list_after(_PREFIX, _PREFIX, f"{LOG_DIRECTORY}/state-w"):
         for meta in page:
             match = _STATE.fullmatch(meta.path)
             if match is not None and meta.size:

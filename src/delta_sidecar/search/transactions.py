@@ -70,6 +70,11 @@ _ATTEMPTS: Final = 200
 _PUTS: Final = 4
 """How often a put is repeated that was not answered."""
 _LONGEST_PAUSE: Final = 0.25
+GRACE: Final = timedelta(hours=1)
+"""Version files younger than this are never deleted. A writer that has listed the log may be about to create one: if
+others created it meanwhile and it was deleted again, put-if-absent would succeed, and nobody would read it."""
+_STALE: Final = GRACE / 6
+"""A plan on a listing older than this is made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,6 +515,7 @@ class _Writer:
         """Write the planned actions as the next version, whatever number it gets."""
         commit_id = uuid.uuid4().hex
         for conflicts in range(_ATTEMPTS):
+            listed = time.monotonic()
             snapshot = self.open()
             check_writable(snapshot.protocol)
             try:
@@ -522,9 +528,12 @@ class _Writer:
             if actions is None:
                 return SearchCommit(snapshot.version, None, conflicts=conflicts)
             version = snapshot.version + 1
+            if time.monotonic() - listed > _STALE.total_seconds():
+                continue
             about = {**(info or {}), "id": commit_id, "timestamp": present_ms(), "operation": operation}
             if _put(self._store, version, encode_lines([*actions, ("commitInfo", about)])):
                 forget(self._store)
+                self._check_in_time(version, listed)
                 return SearchCommit(
                     version,
                     commit_id,
@@ -538,6 +547,13 @@ class _Writer:
             f"{operation} of {self._store.root_uri} was not committed: other writers were faster {_ATTEMPTS} times; "
             "run it again"
         )
+
+    def _check_in_time(self, version: int, listed: float) -> None:
+        if time.monotonic() - listed > GRACE.total_seconds() / 2:
+            raise StoreUnavailableError(
+                f"version {version} of {self._store.root_uri} took so long to write that the log may have been cleaned "
+                "beyond it meanwhile; see whether the newest version has its splits before it is written again"
+            )
 
     def _checkpointed(self, before: Snapshot, version: int) -> int | None:
         """Write a checkpoint where one is due. The commit is done, so a failure is only logged."""
