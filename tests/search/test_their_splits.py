@@ -146,6 +146,8 @@ def test_golden_splits(name: str) -> None:
     if root is None:
         pytest.skip(WHY_NO_SEARCH)
     table = SearchTable(root / name)
+    if not table.splits() or any(split.companionSourceFiles for split in table.splits()):
+        pytest.skip("its splits store no rows")
     found = rows(root / name)
     assert len(found) == sum(split.numRecords or 0 for split in table.splits())
     ids = sorted(row["id"] for row in found)  # type: ignore[type-var]
@@ -153,7 +155,7 @@ def test_golden_splits(name: str) -> None:
         expected = [number for number in ids if number >= limit]  # type: ignore[operator]
         assert sorted(row["id"] for row in rows(root / name, f"id >= {limit}")) == expected  # type: ignore[type-var]
     for column in table.partition_columns:
-        assert {row[column] for row in found} == {split.partitionValues[column] for split in table.splits()}
+        assert {row[column] for row in found} == {split.partitionValues.get(column) for split in table.splits()}
     split = table.splits()[0]
     with open_split(table.store, table.split_path(split), split) as opened:
         query = tantivy.Query.term_query(opened.index.schema, "text", "doc")

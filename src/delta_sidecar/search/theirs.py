@@ -52,7 +52,6 @@ class _ManifestInfo(msgspec.Struct):
 class _State(msgspec.Struct):
     """What `_manifest.avro` says."""
 
-    stateVersion: int
     manifests: list[_ManifestInfo]
     formatVersion: int = _FORMAT
     createdAt: int = 0
@@ -69,6 +68,8 @@ class TheirState(OtherBase):
     """One state, as a base of the log."""
 
     store: Store
+    version_: int
+    """By the name of its directory, as IndexTables finds it."""
     meta: ObjectMeta
     content_: _State
     wire_metadata: Wire
@@ -84,7 +85,7 @@ class TheirState(OtherBase):
 
     @property
     def version(self) -> int:
-        return self.content_.stateVersion
+        return self.version_
 
     @property
     def size(self) -> int:
@@ -165,8 +166,6 @@ def read_state(store: Store, version: int, meta: ObjectMeta, known: tuple[Wire |
         raise UnsupportedFeatureError(
             f"{meta.path} has format version {content.formatVersion}, this reader knows {_FORMAT}; use a newer release"
         )
-    if content.stateVersion != version:
-        raise CorruptLogError(f"{meta.path} says it is version {content.stateVersion}; restore the file")
     own = _own_metadata(content.metadata, meta.path)
     protocol, metadata = known
     if own is None and metadata is None:
@@ -174,7 +173,7 @@ def read_state(store: Store, version: int, meta: ObjectMeta, known: tuple[Wire |
     numbered: Wire = {"minReaderVersion": content.protocolVersion, "minWriterVersion": content.protocolVersion}
     if protocol is not None and int(protocol.get("minReaderVersion") or 0) >= content.protocolVersion:
         numbered = protocol
-    return TheirState(store, meta, content, own or metadata or {}, numbered, SplitKeys(store.root_uri))
+    return TheirState(store, version, meta, content, own or metadata or {}, numbered, SplitKeys(store.root_uri))
 
 
 def _own_metadata(text: str | None, path: str) -> Wire | None:
