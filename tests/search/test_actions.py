@@ -126,6 +126,16 @@ def test_absolute_paths_below_the_table_are_read(tmp_path: Path) -> None:
     assert len(SearchTable(uri).splits()) == 1
 
 
+def test_names_that_only_look_escaped_are_splits_of_their_own(tmp_path: Path) -> None:
+    uri = str(tmp_path / "50% off")
+    create_table(uri, SCHEMA)
+    append(uri, [Split(path="a b.split"), Split(path="a%20b.split"), Split(path=f"{uri}/a%2520b.split")])
+    table = SearchTable(uri)
+    assert sorted(table.split_path(split) for split in table.splits()) == ["a b.split", "a%20b.split", "a%2520b.split"]
+    replace(uri, ["a%20b.split", f"file://{uri}/a%2520b.split"], [])
+    assert paths(uri) == {"a b.split"}
+
+
 @random_cases(60)
 @given(st.binary(max_size=300), st.integers(1, 40))
 def test_packed_text_comes_back_however_it_arrives(text: bytes, size: int) -> None:

@@ -210,19 +210,22 @@ def encode_lines(actions: Sequence[tuple[str, Wire]]) -> bytes:
 
 
 class SplitKeys:
-    """One key for each split, whether the log spells its path relative to the table or in full."""
+    """One key for each split, whether the log spells its path relative to the table or in full. Unlike Delta's, these
+    paths hold names as they are: nothing in them is escaped."""
 
     def __init__(self, root_uri: str) -> None:
         self._maker = KeyMaker(root_uri)
-        self._root = self._maker.canonical(f"{root_uri.rstrip('/')}/x")[:-1]
+        self._root = self._canonical(f"{root_uri.rstrip('/')}/x")[:-1]
 
     @property
     def maker(self) -> KeyMaker:
         return self._maker
 
     def key(self, path: str) -> bytes:
-        canonical = self._maker.canonical(path)
-        return canonical.removeprefix(self._root)
+        return self._canonical(path).removeprefix(self._root)
+
+    def _canonical(self, path: str) -> bytes:
+        return self._maker.canonical(path.replace("%", "%25"))
 
     def keys(self, actions: Iterable[Split | RemovedSplit | MergeSkip]) -> list[bytes]:
         return [self.key(action.path) for action in actions]

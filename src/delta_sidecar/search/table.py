@@ -39,7 +39,7 @@ class SearchTable:
     Tables of note 004 and tables that IndexTables writes today (protocol 4) are read alike.
 
     Args:
-        uri: The location of the table: a local path or a URI such as `s3://bucket/logs`.
+        uri: The location of the table, a local path or a URI such as `s3://bucket/logs`; or a store rooted there.
         version: The version to open; the newest if not given.
         storage_options: Credentials and settings of the object store, as of `DeltaTable`.
         options: Settings by the names of note 004, such as `{"checkpoint.interval": 50}`.
