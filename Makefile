@@ -28,7 +28,7 @@ AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
 KUSTO := $(CACHE)/kusto
 LOWEST := $(CACHE)/lowest
-EXTRAS := spark,avro,engines,pandas,docs,dev
+EXTRAS := spark,avro,engines,pandas,search,docs,dev
 
 .PHONY: help
 help: ## Show this list

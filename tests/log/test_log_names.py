@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from delta_sidecar.log.dialect import DELTA
 from delta_sidecar.log.log_names import Kind, LogName, commit_name, parse_name, version_prefix
 
 V = "00000000000000000012"
@@ -24,7 +25,7 @@ UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
     ],
 )
 def test_names_of_the_log(name: str, expected: LogName) -> None:
-    assert parse_name(name) == expected
+    assert parse_name(name, DELTA.kinds) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_names_of_the_log(name: str, expected: LogName) -> None:
     ],
 )
 def test_anything_else_is_passed_over(name: str) -> None:
-    assert parse_name(name) is None
+    assert parse_name(name, DELTA.kinds) is None
 
 
 def test_names_begin_with_their_version() -> None:

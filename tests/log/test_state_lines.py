@@ -58,5 +58,5 @@ def test_a_broken_line_far_into_a_commit_is_named(tmp_path: Path) -> None:
     assert sum(map(len, lines)) > 3 * CommitLimits().block
     lines[2_500] = b'{"protocol":"x"}'
     file.write_bytes(b"\n".join(lines))
-    with pytest.raises(CorruptLogError, match="line 2501: not a Delta action"):
+    with pytest.raises(CorruptLogError, match="line 2501: not an action of the log"):
         DeltaTable(str(tmp_path))

@@ -24,22 +24,14 @@ from delta_sidecar.flow.read_ahead import READ_AHEAD_BYTES
 from delta_sidecar.log import actions
 from delta_sidecar.log.checkpoint_rows import FileColumns, rows_of_checkpoint
 from delta_sidecar.log.commits import add_rows
-from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.log_parquet import LogParquet
-from delta_sidecar.log.segment import CheckpointFiles
+from delta_sidecar.log.segment import CheckpointFiles, CheckpointState
 from delta_sidecar.storage.store import ObjectMeta, Store
 
 _PATH = FileColumns(("path",))
 _COUNTED_ROWS = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointState:
-    """Protocol and metadata of a checkpoint."""
-
-    protocol: actions.Protocol | None
-    metadata: actions.Metadata | None
 
 
 @dataclass(slots=True)
@@ -182,17 +174,17 @@ def _needed_leaves(file: LogParquet, groups: Sequence[int], columns: FileColumns
     return leaves
 
 
-def open_checkpoint(store: Store, files: CheckpointFiles) -> Checkpoint:
+def open_checkpoint(store: Store, files: CheckpointFiles, dialect: Dialect = DELTA) -> Checkpoint:
     """Open a checkpoint; `CorruptLogError` if any file of it is missing or broken."""
     try:
         if files.files[0].path.endswith(".json"):
-            return _open_json(store, files)
-        return _open_parquet(store, files)
+            return _open_json(store, files, dialect)
+        return _open_parquet(store, files, dialect)
     except ObjectNotFoundError as error:
         raise CorruptLogError(f"checkpoint {files.version} is not complete ({error})") from None
 
 
-def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
+def _open_json(store: Store, files: CheckpointFiles, dialect: Dialect) -> Checkpoint:
     top = files.files[0]
     text = bytes(store.get(top.path))
     lines = [line for block in decode_lines([text], actions.TopLine, top.path) for line in block]
@@ -204,31 +196,31 @@ def _open_json(store: Store, files: CheckpointFiles) -> Checkpoint:
     return Checkpoint(
         store,
         files,
-        parquet=_open_sidecars(store, sidecars),
+        parquet=_open_sidecars(store, sidecars, dialect),
         known=state,
         inline=[line.add for line in lines if line.add],
         transactions=[line.txn for line in lines if line.txn],
     )
 
 
-def _open_parquet(store: Store, files: CheckpointFiles) -> Checkpoint:
+def _open_parquet(store: Store, files: CheckpointFiles, dialect: Dialect) -> Checkpoint:
     top = _open_all(store, files.files)
     sidecars = top[0].guarded(_find_sidecars, top[0]) if len(top) == 1 else []
-    return Checkpoint(store, files, top + _open_sidecars(store, sidecars))
+    return Checkpoint(store, files, top + _open_sidecars(store, sidecars, dialect))
 
 
 def _open_all(store: Store, metas: Sequence[ObjectMeta]) -> list[LogParquet]:
     return side_by_side([partial(LogParquet, store, meta) for meta in metas])
 
 
-def _open_sidecars(store: Store, sidecars: Sequence[actions.Sidecar]) -> list[LogParquet]:
-    return _open_all(store, [_sidecar_meta(store, s) for s in sidecars]) if sidecars else []
+def _open_sidecars(store: Store, sidecars: Sequence[actions.Sidecar], dialect: Dialect) -> list[LogParquet]:
+    return _open_all(store, [_sidecar_meta(store, s, dialect) for s in sidecars]) if sidecars else []
 
 
-def _sidecar_meta(store: Store, sidecar: actions.Sidecar) -> ObjectMeta:
+def _sidecar_meta(store: Store, sidecar: actions.Sidecar, dialect: Dialect) -> ObjectMeta:
     """A sidecar's place: the last segment of its (URI-encoded) path counts."""
     name = unquote(sidecar.path.rpartition("/")[2])
-    path = f"{DELTA.directory}/_sidecars/{name}"
+    path = f"{dialect.directory}/_sidecars/{name}"
     if sidecar.sizeInBytes is None:
         return store.head(path)
     return ObjectMeta(path, sidecar.sizeInBytes, 0)

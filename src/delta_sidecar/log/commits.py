@@ -19,6 +19,7 @@ from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import Add, BareAdd, BareFileLine, CompactedLine, FileLine
+from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.log.lines import decode_lines, whole_lines
@@ -73,8 +74,9 @@ def _packed(piece: Buffer) -> tuple[bytes, int]:
 class CommitBytes:
     """The bytes of commits: fetched in parallel, kept within a budget, streamed when large."""
 
-    def __init__(self, store: Store, limits: CommitLimits | None = None) -> None:
+    def __init__(self, store: Store, limits: CommitLimits | None = None, dialect: Dialect = DELTA) -> None:
         self._store = store
+        self._dialect = dialect
         self.limits = limits or CommitLimits()
         self._lock = threading.Lock()
         self._held: dict[str, Buffer | _Packed] = {}
@@ -83,14 +85,14 @@ class CommitBytes:
 
     def through(self, store: Store, limits: CommitLimits) -> CommitBytes:
         """The same bytes for readers of another store of the same table."""
-        other = CommitBytes(store, limits)
+        other = CommitBytes(store, limits, self._dialect)
         with self._lock:
             other._held, other._held_bytes = dict(self._held), self._held_bytes
         return other
 
     def compact(self, budget: int) -> CommitBytes:
         """The same bytes in little memory: large commits compressed, those that do not fit left out."""
-        other = CommitBytes(self._store, self.limits)
+        other = CommitBytes(self._store, self.limits, self._dialect)
         with self._lock:
             held = dict(self._held)
         is_small = self._held_bytes <= min(budget, self.limits.whole_commit)
@@ -162,16 +164,20 @@ class CommitBytes:
             held = self._held.get(meta.path)
             future = self._under_way.pop(meta.path, None)
         if held is not None:
-            yield from whole_lines(held.chunks() if isinstance(held, _Packed) else [held], self.limits.block)
+            yield from self._lines(held.chunks() if isinstance(held, _Packed) else [held], meta)
         elif meta.size > self.limits.whole_commit:
             chunks = self._streamed(meta) if keep else self._store.get_stream(meta.path, self.limits.block)
-            yield from whole_lines(chunks, self.limits.block)
+            yield from self._lines(chunks, meta)
         else:
             # A fetch no thread has begun is done here rather than waited for.
             data = self._store.get(meta.path) if future is None or future.cancel() else future.result()
             if keep:
                 self.hold(meta, data)
-            yield from whole_lines([data], self.limits.block)
+            yield from self._lines([data], meta)
+
+    def _lines(self, chunks: Iterable[Buffer], meta: ObjectMeta) -> Iterator[bytes]:
+        unpack = self._dialect.unpack
+        return whole_lines(chunks if unpack is None else unpack(chunks, meta.path), self.limits.block)
 
     def _streamed(self, meta: ObjectMeta) -> Iterator[Buffer]:
         """Stream a large commit; keep it, compressed, if it is read to its end and fits."""

@@ -16,7 +16,7 @@ import msgspec
 from delta_sidecar.errors import ObjectNotFoundError
 from delta_sidecar.log.actions import LastCheckpoint
 from delta_sidecar.log.commits import CommitBytes
-from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import LogListing, OtherBase
 from delta_sidecar.storage.requests import begin_small_gets
@@ -35,11 +35,18 @@ class Discovery(msgspec.Struct, frozen=True):
     """A base outside the log, for the requested version."""
     passed_over: str | None = None
     """Why a base outside the log exists but is not used."""
+    newest: int = -1
+    """The newest version of a base outside the log that counts as a version without its commit; -1 if none does."""
+
+    @property
+    def head(self) -> int:
+        """The newest version there is."""
+        return max(self.listing.head, self.newest)
 
 
-def discover(store: Store, version: int | None, commits: CommitBytes) -> Discovery:
+def discover(store: Store, version: int | None, commits: CommitBytes, dialect: Dialect = DELTA) -> Discovery:
     """List the log for the newest or a given version."""
-    search = LogSearch(store, version, commits)
+    search = LogSearch(store, version, commits, dialect=dialect)
     search.read_hint()
     search.list_from_hint()
     if not search.has_checkpoint:
@@ -50,13 +57,21 @@ def discover(store: Store, version: int | None, commits: CommitBytes) -> Discove
 class LogSearch:
     """The two round trips that find a log, exposed separately so that an index can be searched for in parallel."""
 
-    def __init__(self, store: Store, version: int | None, commits: CommitBytes, with_names: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        version: int | None,
+        commits: CommitBytes,
+        with_names: bool = False,
+        dialect: Dialect = DELTA,
+    ) -> None:
         """For a version, or the newest (None); `commits` keeps the commits that are fetched. `with_names` also collects
         the names in subdirectories when the whole log is listed, which may take one more request."""
         self._store = store
         self._version = version
         self._commits = commits
         self._with_names = with_names
+        self._dialect = dialect
         self._hint: int | None = None
         self._guesses: dict[int, Future[Buffer | None]] = {}
         self._notes: tuple[str, ...] = ()
@@ -68,7 +83,7 @@ class LogSearch:
 
     def read_hint(self) -> int | None:
         """The first trip: the version of the checkpoint that the log's own hint names."""
-        self._hint, self._notes = read_hint(self._store)
+        self._hint, self._notes = read_hint(self._store, self._dialect)
         return self._checkpoint
 
     @property
@@ -85,7 +100,7 @@ class LogSearch:
         most = limits.whole_commit if hinted else limits.unhinted_guess
         self._guesses = self._fetch_ahead(max(hinted, default=-1) + 1, limits.guesses, most)
         if hinted:
-            self.listing = list_log(self._store, min(hinted))
+            self.listing = list_log(self._store, min(hinted), self._dialect)
         else:
             self._list_whole()
 
@@ -112,15 +127,15 @@ class LogSearch:
     def _list_whole(self) -> None:
         self._is_whole = True
         if self._with_names:
-            self.listing, self.names, self.are_all_names = _list_with_names(self._store)
+            self.listing, self.names, self.are_all_names = _list_with_names(self._store, self._dialect)
         else:
-            self.listing = list_log(self._store, 0)
+            self.listing = list_log(self._store, 0, self._dialect)
 
     def _fetch_ahead(self, first: int, count: int, most: int) -> dict[int, Future[Buffer | None]]:
         """Start fetching the commits that are most likely needed, unless they have more than `most` bytes."""
         last = first + count - 1 if self._version is None else min(self._version, first + count - 1)
         versions = range(first, last + 1)
-        paths = [f"{DELTA.directory}/{commit_name(version)}" for version in versions]
+        paths = [f"{self._dialect.directory}/{commit_name(version)}" for version in versions]
         return dict(zip(versions, begin_small_gets(self._store, paths, most), strict=True))
 
     def discovery(self, other: OtherBase | None = None, passed_over: Sequence[str] = ()) -> Discovery:
@@ -129,15 +144,15 @@ class LogSearch:
         return Discovery(self.listing, self._commits, self._notes, other, "; ".join(passed_over) or None)
 
 
-def list_log(store: Store, start: int) -> LogListing:
+def list_log(store: Store, start: int, dialect: Dialect = DELTA) -> LogListing:
     """One LIST of the log directory, inclusive from version `start`."""
-    return LogListing.of(_log_objects(store, start), start)
+    return LogListing.of(_log_objects(store, start, dialect), start, dialect)
 
 
-def _list_with_names(store: Store) -> tuple[LogListing, tuple[str, ...], bool]:
+def _list_with_names(store: Store, dialect: Dialect) -> tuple[LogListing, tuple[str, ...], bool]:
     """The whole log, names in subdirectories, and whether these are all. The page that holds the end of the log usually
     holds some of the names, too; one more request is made for the others."""
-    prefix, page_end = f"{DELTA.directory}/", f"{DELTA.directory}/:"
+    prefix, page_end = f"{dialect.directory}/", f"{dialect.directory}/:"
     objects: list[ObjectMeta] = []
     below: list[str] = []
     is_full = False
@@ -148,7 +163,7 @@ def _list_with_names(store: Store) -> tuple[LogListing, tuple[str, ...], bool]:
         if page[-1].path >= page_end:
             break
     more = _next_names(store, prefix, below[-1]) if below and is_full else []
-    return LogListing.of(objects, 0), (*below, *more), len(more) < LIST_PAGE
+    return LogListing.of(objects, 0, dialect), (*below, *more), len(more) < LIST_PAGE
 
 
 def _next_names(store: Store, prefix: str, last: str) -> list[str]:
@@ -160,17 +175,17 @@ def _next_names(store: Store, prefix: str, last: str) -> list[str]:
     return [meta.path for page in islice(store.list_after(prefix, after), 1) for meta in page]
 
 
-def _log_objects(store: Store, start: int) -> list[ObjectMeta]:
+def _log_objects(store: Store, start: int, dialect: Dialect) -> list[ObjectMeta]:
     """Objects directly in the log directory; subdirectories sort after every version and are not listed."""
-    prefix = f"{DELTA.directory}/"
+    prefix = f"{dialect.directory}/"
     pages = list(store.list_after(prefix, prefix + version_prefix(start), prefix + ":"))
     return [meta for page in pages for meta in page if "/" not in meta.path[len(prefix) :]]
 
 
-def read_hint(store: Store) -> tuple[int | None, tuple[str, ...]]:
+def read_hint(store: Store, dialect: Dialect = DELTA) -> tuple[int | None, tuple[str, ...]]:
     """The version that `_last_checkpoint` names, or None and the reason why it is not used."""
     try:
-        text = bytes(store.get(DELTA.hint))
+        text = bytes(store.get(dialect.hint))
     except ObjectNotFoundError:
         return None, ()
     try:

@@ -93,7 +93,7 @@ def _one_by_one(block: bytes, decoder: msgspec.json.Decoder[T], path: str, befor
             try:
                 yield _lenient(line, decoder.type)
             except (msgspec.DecodeError, UnicodeDecodeError, TypeError, AttributeError):
-                raise CorruptLogError(f"{path}, line {number}: not a Delta action ({error})") from None
+                raise CorruptLogError(f"{path}, line {number}: not an action of the log ({error})") from None
 
 
 def _lenient(line: bytes, line_type: Any) -> Any:

@@ -15,6 +15,7 @@ class Kind(Enum):
     CLASSIC_CHECKPOINT = "classic checkpoint"
     MULTI_PART_CHECKPOINT = "multi-part checkpoint"
     UUID_CHECKPOINT = "V2 checkpoint"
+    JSON_CHECKPOINT = "JSON checkpoint"
 
 
 class LogName(Struct, frozen=True):
@@ -32,14 +33,20 @@ _NAME = re.compile(
     r"|(?P<crc>crc)"
     r"|(?P<end>\d{20})\.compacted\.json"
     r"|checkpoint\.(?:(?P<classic>parquet)"
+    r"|(?P<json>json)"
     r"|(?P<part>\d{10})\.(?P<parts>\d{10})\.parquet"
     r"|(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})\.(?:json|parquet)))",
     re.ASCII,
 )
 
 
-def parse_name(name: str) -> LogName | None:
-    """What the bare name says, or None for anything that is not part of the log."""
+def parse_name(name: str, kinds: frozenset[Kind]) -> LogName | None:
+    """What the bare name says, or None for anything that is not part of a log with these kinds of files."""
+    found = _parsed(name)
+    return found if found is not None and found.kind in kinds else None
+
+
+def _parsed(name: str) -> LogName | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -52,6 +59,8 @@ def parse_name(name: str) -> LogName | None:
         return LogName(Kind.COMPACTED, version, end_version=int(match["end"]))
     if match["classic"]:
         return LogName(Kind.CLASSIC_CHECKPOINT, version)
+    if match["json"]:
+        return LogName(Kind.JSON_CHECKPOINT, version)
     if match["part"]:
         return LogName(Kind.MULTI_PART_CHECKPOINT, version, part=int(match["part"]), parts=int(match["parts"]))
     return LogName(Kind.UUID_CHECKPOINT, version)

@@ -17,6 +17,8 @@ def check_protocol(protocol: Protocol, dialect: Dialect = DELTA) -> None:
         )
     if version < dialect.feature_version:
         return
+    if protocol.readerFeatures is None and version in dialect.numbered:
+        return
     if protocol.readerFeatures is None:
         raise UnsupportedFeatureError(
             f"the table has reader version {version} without a list of reader features, which is not legal; "

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from delta_sidecar.errors import LogGapError, VersionNotFoundError
 from delta_sidecar.log.actions import Metadata, Protocol
+from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.log_names import Kind, LogName, parse_name
 from delta_sidecar.storage.store import ObjectMeta
 
@@ -36,6 +37,13 @@ class CheckpointFiles(Struct, frozen=True):
     def __str__(self) -> str:
         parts = f", {len(self.files)} parts" if len(self.files) > 1 else ""
         return f"{self.kind.value} {self.version}{parts}"
+
+
+class CheckpointState(Struct, frozen=True):
+    """Protocol and metadata of a checkpoint."""
+
+    protocol: Protocol | None
+    metadata: Metadata | None
 
 
 class OtherBase(ABC):
@@ -120,14 +128,14 @@ class LogListing(Struct, frozen=True):
     checksums: Mapping[int, ObjectMeta] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, objects: Iterable[ObjectMeta], start: int) -> LogListing:
+    def of(cls, objects: Iterable[ObjectMeta], start: int, dialect: Dialect = DELTA) -> LogListing:
         """Sort the objects of a LIST by kind; objects that are not part of the log are ignored."""
         commits: dict[int, ObjectMeta] = {}
         checksums: dict[int, ObjectMeta] = {}
         compacted: list[CommitRange] = []
         candidates: list[tuple[LogName, ObjectMeta]] = []
         for meta in objects:
-            name = parse_name(meta.path.rpartition("/")[2])
+            name = parse_name(meta.path.rpartition("/")[2], dialect.kinds)
             if name is None:
                 continue
             if name.kind is Kind.COMMIT:
@@ -180,7 +188,12 @@ class LogListing(Struct, frozen=True):
         )
 
 
-_PREFERENCE = {Kind.UUID_CHECKPOINT: 2, Kind.MULTI_PART_CHECKPOINT: 1, Kind.CLASSIC_CHECKPOINT: 0}
+_PREFERENCE = {
+    Kind.UUID_CHECKPOINT: 2,
+    Kind.MULTI_PART_CHECKPOINT: 1,
+    Kind.CLASSIC_CHECKPOINT: 0,
+    Kind.JSON_CHECKPOINT: -1,
+}
 
 
 def _complete(candidates: Iterable[tuple[LogName, ObjectMeta]]) -> tuple[CheckpointFiles, ...]:

@@ -21,15 +21,16 @@ from delta_sidecar.errors import (
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import Checksum, Metadata, Protocol, StateLine
 from delta_sidecar.log.commits import CommitBytes, is_reconciled
+from delta_sidecar.log.dialect import DELTA, Dialect
 from delta_sidecar.log.discovery import Discovery, discover, list_log
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.protocol import check_protocol, mapping_mode
-from delta_sidecar.log.segment import CheckpointFiles, CommitRange, LogListing, OtherBase, Segment
+from delta_sidecar.log.segment import CheckpointFiles, CheckpointState, CommitRange, LogListing, OtherBase, Segment
 from delta_sidecar.storage.store import Store
 
 if TYPE_CHECKING:
-    from delta_sidecar.log.checkpoint import Checkpoint, CheckpointState
+    from delta_sidecar.log.checkpoint import Checkpoint
     from delta_sidecar.values.types import StructType
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Snapshot:
     """Why a base outside the log exists but is not used."""
     opened: Checkpoint | None = field(default=None, compare=False)
     """The checkpoint, if it had to be opened for protocol or metadata."""
+    dialect: Dialect = DELTA
 
     @property
     def version(self) -> int:
@@ -77,14 +79,12 @@ class Snapshot:
 
     def open_base(self) -> Checkpoint | None:
         """The checkpoint of the segment, opened for one reader; `CorruptLogError` if it is damaged."""
-        from delta_sidecar.log.checkpoint import open_checkpoint
-
         if self.opened is not None:
             return self.opened.reopened()
         base = self.segment.base
         if base is not None and not isinstance(base, CheckpointFiles):
             raise TypeError(f"{base} is not a checkpoint; ask for `on_checkpoint` first")
-        return None if base is None else open_checkpoint(self.store, base)
+        return None if base is None else _open(self.store, base, self.dialect)
 
     def with_open_base(self) -> Snapshot:
         """The same snapshot for several readers: reads the footers of its checkpoint once for all of them."""
@@ -99,7 +99,7 @@ class Snapshot:
         """The same version on the next best base, and the commits between that base and the present one. After a base
         outside the log come all checkpoints, also newer ones."""
         assert self.segment.base is not None
-        listing, segment = _next_base(self.store, self.listing, self.segment)
+        listing, segment = _next_base(self.store, self.listing, self.segment, self.dialect)
         between = structs.replace(listing, compacted=()).segment(self.segment.base.version, segment.base).commits
         return replace(self, listing=listing, segment=segment, opened=None), between
 
@@ -109,17 +109,18 @@ def load_snapshot(
     version: int | None = None,
     limits: CommitLimits | None = None,
     find: Callable[[Store, int | None, CommitBytes], Discovery] = discover,
+    dialect: Dialect = DELTA,
 ) -> Snapshot:
     """Pin the newest version, or an older one. `find` finds the log, and perhaps a better base than its checkpoints.
 
     If a listed file was deleted meanwhile, the log is listed once more.
     """
     try:
-        return _load(store, version, limits, find)
+        return _load(store, version, limits, find, dialect)
     except (ObjectNotFoundError, LogGapError) as error:
         _log.info("the log changed while it was read (%s); starting again", error)
         try:
-            return _load(store, version, limits, find)
+            return _load(store, version, limits, find, dialect)
         except ObjectNotFoundError as again:
             raise CorruptLogError(f"a file of the log is listed but does not exist: {again}") from None
 
@@ -129,12 +130,15 @@ def _load(
     version: int | None,
     limits: CommitLimits | None,
     find: Callable[[Store, int | None, CommitBytes], Discovery],
+    dialect: Dialect,
 ) -> Snapshot:
-    discovery = find(store, version, CommitBytes(store, limits))
-    return snapshot_of(store, discovery, _pin(store, discovery.listing, version))
+    discovery = find(store, version, CommitBytes(store, limits, dialect))
+    return snapshot_of(store, discovery, _pin(store, discovery, version, dialect), dialect=dialect)
 
 
-def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapshot | None = None) -> Snapshot:
+def snapshot_of(
+    store: Store, discovery: Discovery, version: int, known: Snapshot | None = None, dialect: Dialect = DELTA
+) -> Snapshot:
     """Pin a version of a listed log. Protocol and metadata of an older `known` snapshot are reused."""
     listing = discovery.listing
     segment = _segment_on_other(listing, version, discovery.other)
@@ -148,9 +152,9 @@ def snapshot_of(store: Store, discovery: Discovery, version: int, known: Snapsho
         except VersionNotFoundError:
             if listing.start == 0:
                 raise
-            listing = list_log(store, 0)
+            listing = list_log(store, 0, dialect)
             segment = listing.segment(version, None)
-    return _StateFinder(store, structs.replace(discovery, listing=listing), segment, known).snapshot()
+    return _StateFinder(store, structs.replace(discovery, listing=listing), segment, known, dialect).snapshot()
 
 
 _WORTH = 4
@@ -173,21 +177,33 @@ def _segment_on_other(listing: LogListing, version: int, other: OtherBase | None
         return None
 
 
-def _pin(store: Store, listing: LogListing, version: int | None) -> int:
-    if listing.is_empty:
-        raise TableNotFoundError(f"no Delta table at {store.root_uri}: its _delta_log holds no commit; check the path")
+def _pin(store: Store, discovery: Discovery, version: int | None, dialect: Dialect) -> int:
+    head = discovery.head
+    if head < 0:
+        raise TableNotFoundError(
+            f"no {dialect.name} at {store.root_uri}: its {dialect.directory} holds no commit; check the path"
+        )
     if version is None:
-        return listing.head
-    if not 0 <= version <= listing.head:
-        raise VersionNotFoundError(f"no version {version} at {store.root_uri}; the newest is {listing.head}")
+        return head
+    if not 0 <= version <= head:
+        raise VersionNotFoundError(f"no version {version} at {store.root_uri}; the newest is {head}")
     return version
 
 
-def _next_base(store: Store, listing: LogListing, segment: Segment) -> tuple[LogListing, Segment]:
+def _open(store: Store, base: CheckpointFiles, dialect: Dialect) -> Checkpoint:
+    if dialect.open_checkpoint is not None:
+        opened: Checkpoint = dialect.open_checkpoint(store, base)
+        return opened
+    from delta_sidecar.log.checkpoint import open_checkpoint
+
+    return open_checkpoint(store, base)
+
+
+def _next_base(store: Store, listing: LogListing, segment: Segment, dialect: Dialect) -> tuple[LogListing, Segment]:
     """The segment of the same version on the next best base."""
     rest = _after(listing.bases(segment.version), segment.base)
     if not rest and listing.start > 0:
-        listing = list_log(store, 0)
+        listing = list_log(store, 0, dialect)
         rest = _after(listing.bases(segment.version), segment.base)
     return listing, listing.segment(segment.version, rest[0] if rest else None)
 
@@ -200,8 +216,11 @@ def _after(bases: Sequence[CheckpointFiles], current: CheckpointFiles | OtherBas
 class _StateFinder:
     """Finds the newest protocol and metadata at or below the version, in the cheapest place that has them."""
 
-    def __init__(self, store: Store, discovery: Discovery, segment: Segment, known: Snapshot | None) -> None:
+    def __init__(
+        self, store: Store, discovery: Discovery, segment: Segment, known: Snapshot | None, dialect: Dialect
+    ) -> None:
         self._store = store
+        self._dialect = dialect
         self._known = known
         self._discovery = discovery
         self._listing = discovery.listing
@@ -217,7 +236,7 @@ class _StateFinder:
         if self._protocol is None or self._metadata is None:
             missing = "protocol" if self._protocol is None else "metadata"
             raise CorruptLogError(f"version {self._segment.version} of {self._store.root_uri} has no {missing} action")
-        check_protocol(self._protocol)
+        check_protocol(self._protocol, self._dialect)
         return Snapshot(
             store=self._store,
             segment=self._segment,
@@ -229,6 +248,7 @@ class _StateFinder:
             notes=tuple(self._notes),
             passed_over=self._discovery.passed_over,
             opened=self._opened,
+            dialect=self._dialect,
         )
 
     def _without_doubtful(self, segment: Segment) -> Segment:
@@ -308,9 +328,7 @@ class _StateFinder:
 
     def _from_base(self, base: CheckpointFiles | OtherBase) -> str:
         if isinstance(base, CheckpointFiles):
-            from delta_sidecar.log.checkpoint import open_checkpoint
-
-            self._opened = open_checkpoint(self._store, base)
+            self._opened = _open(self._store, base, self._dialect)
             state: CheckpointState | OtherBase = self._opened.state()
         else:
             state = base
@@ -322,7 +340,7 @@ class _StateFinder:
         """Take the next checkpoint instead of a damaged one; raise the error if none is left."""
         self._opened = None
         try:
-            self._listing, segment = _next_base(self._store, self._listing, self._segment)
+            self._listing, segment = _next_base(self._store, self._listing, self._segment, self._dialect)
         except (LogGapError, VersionNotFoundError):
             raise error from None
         self._notes.append(f"{self._segment.base} was not used: {error}")

@@ -17,7 +17,7 @@ from delta_sidecar.errors import CorruptIndexError, ObjectChangedError, ObjectEx
 from delta_sidecar.index.format.index_names import HINT, lease_name, manifest_name
 from delta_sidecar.index.format.manifest import Hint, Manifest, encode
 from delta_sidecar.index.read.manifests import check_parts, read_hint, usable_manifest
-from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.dialect import LOG_DIRECTORY
 from delta_sidecar.log.log_names import commit_name
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage.store import Store
@@ -99,7 +99,7 @@ def give_hint(store: Store, directory: str, version: int, head: int) -> None:
 
 def _is_there(store: Store, directory: str, version: int, head: int) -> bool:
     """Whether an index of a version exists, and the version itself."""
-    is_version = version <= head or _exists(store, f"{DELTA.directory}/{commit_name(version)}")
+    is_version = version <= head or _exists(store, f"{LOG_DIRECTORY}/{commit_name(version)}")
     return is_version and _exists(store, f"{directory}/{manifest_name(version)}")
 
 

@@ -11,10 +11,10 @@ import uuid
 from typing import Final
 
 from delta_sidecar.log.actions import Protocol
-from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.dialect import LOG_DIRECTORY
 
-SIDECARS: Final = f"{DELTA.directory}/_sidecars"
-SIDECAR_INDEX: Final = f"{DELTA.directory}/_sidecar_index"
+SIDECARS: Final = f"{LOG_DIRECTORY}/_sidecars"
+SIDECAR_INDEX: Final = f"{LOG_DIRECTORY}/_sidecar_index"
 DIRECTORIES: Final = (SIDECARS, SIDECAR_INDEX)
 HINT: Final = "_last_index"
 

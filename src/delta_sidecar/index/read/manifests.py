@@ -18,7 +18,7 @@ from delta_sidecar.errors import (
 from delta_sidecar.index.format.index_names import DIRECTORIES, HINT, directory_for, manifest_name, manifest_version
 from delta_sidecar.index.format.manifest import CommitIdentity, Hint, Manifest, decode
 from delta_sidecar.log.actions import Protocol
-from delta_sidecar.log.dialect import DELTA
+from delta_sidecar.log.dialect import LOG_DIRECTORY
 from delta_sidecar.log.log_names import commit_name
 from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -184,7 +184,7 @@ def commit_meta(store: Store, listing: LogListing, version: int) -> ObjectMeta |
     if meta is not None or version >= listing.start:
         return meta
     try:
-        return store.head(f"{DELTA.directory}/{commit_name(version)}")
+        return store.head(f"{LOG_DIRECTORY}/{commit_name(version)}")
     except ObjectNotFoundError:
         return None
 
