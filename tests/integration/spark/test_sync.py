@@ -41,7 +41,7 @@ CREATE = "CREATE TABLE {t} (id BIGINT, part STRING, note STRING, s STRUCT<a: INT
 ROWS = "SELECT id, concat('p', id % 3), concat('n', id), struct(CAST(id AS INT)) FROM range({low}, {high})"
 COLUMNS = "(id, part, note, s)"
 STEPS = {
-    "insert": f"INSERT INTO {{t}} {COLUMNS} {ROWS}",
+    "insert": "INSERT INTO {t} (id, part, note) SELECT id, 'p1', 'in' FROM range({low}, {high})",
     "insert a null key": f"INSERT INTO {{t}} {COLUMNS} SELECT NULL, 'p1', 'null', NULL "
     "WHERE NOT EXISTS (SELECT 1 FROM {t} WHERE id IS NULL)",
     "delete": "DELETE FROM {t} WHERE id % {n} = 0",
@@ -129,7 +129,8 @@ def check_history(table: SparkTable, names: list[str], random: Random, sync_ever
             version=random.randint(since, version), flag=random.choice(["true", "false"]),
         )  # fmt: skip
         table.sql(step)
-        since = version + 1 if "column" in name else since
+        # Spark restores neither columns that are gone nor, once they are switched off, vectors.
+        since = version + 1 if "column" in name or "switch" in name else since
         if random.random() < sync_every:
             bring_up("upsert")
     for strategy in targets:
