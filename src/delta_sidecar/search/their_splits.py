@@ -7,7 +7,10 @@ cannot be looked up in it; documents and numeric ranges do not need them.
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -240,7 +243,7 @@ def open_split(store: Store, path: str, split: Split | None = None) -> Iterator[
     except ImportError:
         raise needs_extra("reading splits", "tantivy", "search") from None
     files = bundle_files(store, path, split)
-    with tempfile.TemporaryDirectory(prefix="split-") as folder:
+    with _unpacked() as folder:
         for name, data in zip(files, store.get_ranges(path, list(files.values())), strict=True):
             (Path(folder) / name).write_bytes(data)
         try:
@@ -251,6 +254,21 @@ def open_split(store: Store, path: str, split: Split | None = None) -> Iterator[
         except (ValueError, OSError, KeyError, TypeError) as error:
             raise CorruptDataError(f"{path} is not a split that can be opened ({error}); build it anew") from None
         yield OpenSplit(path, index, searcher, fields)
+
+
+@contextmanager
+def _unpacked() -> Iterator[str]:
+    """A temporary directory. The engine watches the files it has opened, and may make a lock file among them while
+    they are deleted."""
+    folder = tempfile.mkdtemp(prefix="split-")
+    try:
+        yield folder
+    finally:
+        for pause in (0.0, 0.01, 0.1, 1.0):
+            time.sleep(pause)
+            shutil.rmtree(folder, ignore_errors=True)
+            if not os.path.exists(folder):
+                break
 
 
 def bundle_files(store: Store, path: str, split: Split | None = None) -> dict[str, ByteRange]:
