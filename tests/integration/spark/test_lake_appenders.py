@@ -54,14 +54,15 @@ def ended(driver: subprocess.Popen[str]) -> list[dict[str, Any]]:
     return answer
 
 
-def test_fifty_threads_of_one_driver_on_a_local_table(spark: SparkSession, tmp_path: Path) -> None:
-    names = [f"w{number}" for number in range(50)]
+@pytest.mark.parametrize("threads", [12, pytest.param(50, marks=pytest.mark.long)])
+def test_threads_of_one_driver_on_a_local_table(spark: SparkSession, tmp_path: Path, threads: int) -> None:
+    names = [f"w{number}" for number in range(threads)]
     outcomes = append_at_once(spark, str(tmp_path / "table"), names)
     check(DeltaTable(str(tmp_path / "table")), outcomes, names)
 
 
 @pytest.mark.server
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.xdist_group("s3")
 def test_several_drivers_on_a_local_table(tmp_path: Path) -> None:
     """They create it at the same moment, too."""
@@ -72,7 +73,7 @@ def test_several_drivers_on_a_local_table(tmp_path: Path) -> None:
     check(DeltaTable(table), outcomes, [name for own in names for name in own])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_threads_of_one_driver_on_a_table_in_s3(s3: ObjectServer, tmp_path: Path) -> None:
     if not s3_jars():
         pytest.fail("Hadoop's driver for S3 is not set up: run `make setup`", pytrace=False)

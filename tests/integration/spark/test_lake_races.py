@@ -1,5 +1,5 @@
 """Every known race between two writers: its class, and how it ends. `make lake-races` runs each on classic Spark and on
-Connect, `make test` each on one of the two."""
+Connect, `make thorough` each on one of the two, `make test` those on classic Spark."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def test_a_race_ends_as_it_should_on_classic_spark(name: str, classic: dict[str,
     check(name, classic[name])
 
 
+@pytest.mark.long
 def test_all_races_end_the_same_over_connect(remote: dict[str, Any]) -> None:
     for name in REMOTE:
         check(name, remote[name])
@@ -77,5 +78,6 @@ def test_creators_at_the_same_moment_all_succeed(classic: dict[str, Any]) -> Non
     assert sorted(classic["create"]) == [False, False, False, True]
 
 
+@pytest.mark.long
 def test_creators_at_the_same_moment_all_succeed_over_connect(remote: dict[str, Any]) -> None:
     assert sorted(remote["create"]) == [False, False, False, True]

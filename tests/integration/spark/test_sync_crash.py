@@ -61,7 +61,7 @@ def rows(table: Path) -> Counter[str]:
     return Counter(map(repr, DeltaTable(table).to_pyarrow_table(columns=["id", "note"]).to_pylist()))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_killed_between_any_two_steps(connect: str, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     for statements, runs in CHAIN:
