@@ -26,7 +26,7 @@ AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
 KUSTO := $(CACHE)/kusto
 LOWEST := $(CACHE)/lowest
-EXTRAS := spark,avro,engines,pandas,docs,dev
+EXTRAS := spark,avro,engines,pandas,server,docs,dev
 
 .PHONY: help
 help: ## Show this list
