@@ -38,13 +38,21 @@ class Call(flight.ServerMiddleware):  # type: ignore[misc]
         self._clean = clean
         self._began = time.perf_counter()
         self._is_handed_on = False
+        self._at_end: Callable[[], object] | None = None
 
     def sending_headers(self) -> Mapping[str, str]:
         return {_ID_HEADER: self.request_id}
 
-    def hand_on(self) -> None:
-        """Whoever took the call over says how it ends."""
+    def hand_on(self, at_end: Callable[[], object] | None = None) -> None:
+        """Whoever took the call over says how it ends. `at_end` is called when Flight is done with it."""
         self._is_handed_on = True
+        self._at_end = at_end
+
+    def call_completed(self, exception: BaseException | None) -> None:
+        """Flight is done with the call, stream included, or the client is gone."""
+        at_end, self._at_end = self._at_end, None
+        if at_end is not None:
+            at_end()
 
     @contextmanager
     def answering(self) -> Iterator[None]:

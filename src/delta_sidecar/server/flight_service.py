@@ -155,7 +155,6 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             except BaseException:
                 admission.give_back()
                 raise
-            call.hand_on()
             stream = ServedStream(reading, admission, call, core.figures, core.is_cut_off.is_set)
             return flight.GeneratorStream(reading.schema, stream)
 

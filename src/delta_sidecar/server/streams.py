@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,10 @@ from delta_sidecar.server.reading import Reading
 
 
 class ServedStream:
-    """The batches of a reading, for Flight to take. Flight drops it when the client is gone: that ends it, too."""
+    """The batches of a reading, for Flight to take. The call tells when the client is gone.
+
+    The end does not wait for the last reference: frames of tracebacks may hold one until the next garbage collection.
+    """
 
     def __init__(
         self,
@@ -32,8 +35,7 @@ class ServedStream:
         """`is_cut_off`: the server does not wait for streams any longer."""
         self._work = work = _Work(reading, admission, call, figures)
         self._is_cut_off = is_cut_off
-        self._end = weakref.finalize(self, work.end, "gone", None)
-        self._end.atexit = False
+        call.hand_on(partial(work.end, "gone", None))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -54,7 +56,7 @@ class ServedStream:
 
 
 class _Work:
-    """What a stream holds, apart from the stream: so nothing keeps a dropped stream alive."""
+    """What a stream holds."""
 
     def __init__(self, reading: Reading, admission: Admission, call: Call, figures: Figures) -> None:
         self.call = call
