@@ -50,6 +50,17 @@ class OpenTable:
         return self.version - base.version if isinstance(base, OtherBase) else None
 
 
+def load_readers() -> None:
+    """Import what the first request of each kind would wait for."""
+    import delta_sidecar.data.changes
+    import delta_sidecar.data.row_scan
+    import delta_sidecar.index.read.part_scan
+    import delta_sidecar.log.checkpoint
+    import delta_sidecar.pruning.bucket_ranges
+    import delta_sidecar.pruning.may_match
+    import delta_sidecar.scan.file_stats  # noqa: F401
+
+
 def open_table(place: Place, request: ReadRequest, options: Mapping[str, Any]) -> OpenTable:
     """The version that a request names, or the newest."""
     if request.batch_size is not None:

@@ -23,6 +23,7 @@ from delta_sidecar.server.figures import Figures, NoFigures, Prometheus
 from delta_sidecar.server.flight_service import Core, FlightService
 from delta_sidecar.server.http_endpoint import HttpEndpoint, Page
 from delta_sidecar.server.json_logs import say
+from delta_sidecar.server.reading import load_readers
 from delta_sidecar.server.requests import RequestLimits
 from delta_sidecar.server.roots import Root, Roots
 from delta_sidecar.server.tickets import TicketSigner
@@ -118,6 +119,7 @@ class RunningServer:
 
     def __init__(self, roots: Roots, options: ServerOptions, clean: Callable[[str], str] = str) -> None:
         self._options = options
+        load_readers()
         tokens = None if options.token_file is None else TokenFile(options.token_file)
         budget = Budget(options.streams, options.held_bytes)
         figures: Figures = NoFigures() if options.metrics_port is None else Prometheus(budget)
