@@ -184,7 +184,7 @@ def test_streams_that_take_too_long_are_ended(lake: Path) -> None:
             list(stream)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_stops_the_process(lake: Path, number: int) -> None:
     with server_process(f"lake={lake}", "--stop-seconds", 20) as server, connect(server.url) as connection:
         stream = connection.table("lake/rows").to_batches(batch_size=5_000)
@@ -196,6 +196,7 @@ def test_a_signal_stops_the_process(lake: Path, number: int) -> None:
         assert [line["event"] for line in server.lines()][-1] == "stopped"
 
 
+@pytest.mark.slow
 def test_a_client_that_takes_nothing_does_not_keep_the_process(lake: Path) -> None:
     with (
         server_process(f"lake={lake}", "--stop-seconds", 0.2, "--stream-memory", "1MB") as server,

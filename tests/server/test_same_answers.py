@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delta_sidecar import Connection, DeltaTable, RemoteTable, build_index, connect
-from delta_sidecar.errors import DeltaSidecarError
+from delta_sidecar.errors import ConsumedStreamError, DeltaSidecarError, InputError
 from tests.data.changing import feed_table, keyed, recorded, removed, vector, written
 from tests.engines.tables import TABLES
 from tests.engines.test_property import VALUES
@@ -134,6 +135,26 @@ def test_changes(lake: Path, connection: Connection, start: Any, end: Any, asked
     local, remote = DeltaTable(lake / "feed"), connection.table("lake/feed")
     there, here = both(lambda: remote.changes(start, end, **asked), lambda: local.changes(start, end, **asked))
     assert there == here
+
+
+def test_what_belongs_to_a_connection_is_not_pickled(connection: Connection) -> None:
+    table = connection.table("lake/events")
+    for each in (connection, table, table.scan_files()):
+        with pytest.raises(InputError, match="cannot be pickled"):
+            pickle.dumps(each)
+
+
+def test_streams_are_read_once(connection: Connection) -> None:
+    stream = connection.table("lake/events").to_batches()
+    assert pa.table(stream).num_rows == 8
+    with pytest.raises(ConsumedStreamError):
+        list(stream)
+    with connection.table("lake/events").scan_files() as stream:
+        assert next(stream).num_rows == 4
+    with pytest.raises(ConsumedStreamError):
+        next(stream)
+    assert pa.table(connection.table("lake/events")).num_rows == 8
+    assert len(connection.table("lake/events").to_pandas()) == 8
 
 
 def test_explain_is_the_plan(lake: Path, connection: Connection) -> None:

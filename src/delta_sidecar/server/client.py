@@ -76,7 +76,14 @@ def connect(
     return Connection(client, url, token, timeout)
 
 
-class Connection(NotPickled):
+class _Connected:
+    """What belongs to a connection, which stays in its process."""
+
+    def __reduce__(self) -> Any:
+        raise InputError(f"a {type(self).__name__} belongs to its connection and cannot be pickled; connect again")
+
+
+class Connection(_Connected):
     """A connection to a server; made by `connect`.
 
     Example:
@@ -221,7 +228,7 @@ class RemoteStream(NotPickled):
         self.close()
 
 
-class RemoteTable(NotPickled):
+class RemoteTable(_Connected):
     """One version of a table on a server; made by `Connection.table`. All its streams read that version.
 
     Raises:
