@@ -52,7 +52,10 @@ class Call(flight.ServerMiddleware):  # type: ignore[misc]
         """Flight is done with the call, stream included, or the client is gone."""
         at_end, self._at_end = self._at_end, None
         if at_end is not None:
-            at_end()
+            try:
+                at_end()
+            except Exception as error:
+                _log.error("internal error", exc_info=error)
 
     @contextmanager
     def answering(self) -> Iterator[None]:

@@ -80,6 +80,7 @@ class OtherRoots(_ReadOnly):
         """`store_of` gives the store of a root and the path in it, or None for a place outside of all."""
         self._container = container
         self._store_of = store_of
+        self._identity = object()
 
     @property
     def root_uri(self) -> str:
@@ -87,7 +88,8 @@ class OtherRoots(_ReadOnly):
 
     @property
     def identity(self) -> Hashable:
-        return "other-roots", self._container.uri, id(self._store_of)
+        """One of its own: what one caller may read says nothing of another."""
+        return self._identity
 
     def _at(self, path: str) -> tuple[Store, str]:
         place = self._container.join(path)
