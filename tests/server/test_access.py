@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar import (
@@ -393,7 +393,6 @@ JSON = st.recursive(
 REQUESTS = st.dictionaries(WORDS, JSON, max_size=5).map(lambda given: {"table": "lake/events", **given})
 
 
-@settings(max_examples=150)
 @given(data=st.binary(max_size=60) | REQUESTS.map(lambda given: json.dumps(given).encode()))
 def test_fuzzed_requests_are_answered_or_refused(fuzzed: RunningServer, data: bytes) -> None:
     with flight.connect(fuzzed.url) as client:
@@ -416,14 +415,12 @@ def error_of(ask: Callable[[], object]) -> flight.FlightError | None:
     return None
 
 
-@settings(max_examples=100)
 @given(data=st.binary(max_size=200), signed=st.booleans())
 def test_fuzzed_tickets_are_refused(fuzzed: RunningServer, data: bytes, signed: bool) -> None:
     with flight.connect(fuzzed.url) as client:
         refused(client, (b"DST1" if signed else b"") + data)
 
 
-@settings(max_examples=30)
 @given(data=st.binary(max_size=60) | REQUESTS.map(lambda given: msgspec.json.encode({"request": given})))
 def test_signed_nonsense_is_refused_too(data: bytes) -> None:
     signer = TicketSigner(b"k" * 32, 60)

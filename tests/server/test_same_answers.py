@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar import Connection, DeltaTable, RemoteTable, build_index, connect
@@ -193,7 +193,6 @@ def remote_random(random_table: DeltaTable) -> Iterator[RemoteTable]:  # noqa: F
         yield opened.table(f"made/{root.name}")
 
 
-@settings(max_examples=30)
 @given(predicate=predicates(VALUES), limit=st.none() | st.integers(0, 50))
 def test_random_predicates(
     random_table: DeltaTable,  # noqa: F811
