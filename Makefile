@@ -27,8 +27,9 @@ S3_JARS := $(CACHE)/s3-jars
 AZURITE := $(CACHE)/azurite
 KAFKA := $(CACHE)/kafka
 KUSTO := $(CACHE)/kusto
+CLIENTS := $(CACHE)/clients
 LOWEST := $(CACHE)/lowest
-EXTRAS := spark,avro,engines,pandas,search,docs,dev
+EXTRAS := spark,avro,engines,pandas,search,server,docs,dev
 
 .PHONY: help
 help: ## Show this list
@@ -36,6 +37,9 @@ help: ## Show this list
 
 .PHONY: setup
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
+
+.PHONY: setup-clients
+setup-clients: $(CLIENTS)/.built ## Fetch and build the Flight client in Go that tests use; needs Go 1.25 or newer
 
 .PHONY: demo
 demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars
@@ -57,11 +61,12 @@ check: lint ## Lint, and the tests that need no server, with fewer random cases:
 .PHONY: lowest
 lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(LOWEST)
-	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas]' \
+	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas,server]' \
 	  $$(grep -E '^(boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
 	  -W ignore::DeprecationWarning -p no:cacheprovider tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data \
-	  tests/pipeline/test_avro.py tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan $(PYTEST_ARGS)
+	  tests/pipeline/test_avro.py tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan \
+	  tests/server/test_access.py tests/server/test_same_answers.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules
@@ -144,6 +149,10 @@ bench-imports: $(VENV)/.installed ## Measure the import, and a fresh process to 
 bench-engines: $(VENV)/.installed ## Measure one hour of N files in DuckDB, Polars and DataFusion beside deltalake there
 	$(BIN)/python -m benchmarks.engines --files $(N)
 
+.PHONY: bench-flight
+bench-flight: $(VENV)/.installed ## Measure a list of N files over Flight beside the local reader, and 100 clients
+	$(BIN)/python -m benchmarks.flight --files $(N)
+
 .PHONY: bench-driver
 bench-driver: setup ## Measure the driver's memory on a standalone cluster, at 1 and 10 million files
 	$(BIN)/python -m benchmarks.driver
@@ -200,4 +209,12 @@ $(AZURITE)/.installed: scripts/azurite/package.json $(CACHE)/.tools
 $(KUSTO)/.installed: scripts/kusto/package.json $(CACHE)/.tools
 	@mkdir -p $(KUSTO) && cp scripts/kusto/package.json $(KUSTO)/ && echo "installing Kusto's parser" && \
 		npm install --prefix $(KUSTO) --no-package-lock --no-audit --no-fund --loglevel error
+	@touch $@
+
+# Everything Go fetches and builds stays in this directory.
+$(CLIENTS)/.built: $(wildcard tests/server/clients/go/*)
+	@command -v go >/dev/null 2>&1 || [ -x /usr/local/go/bin/go ] || { echo "setup-clients: go is missing; install Go 1.25 or newer" >&2; exit 1; }
+	@mkdir -p $(CLIENTS) && echo "building the client in Go" && cd tests/server/clients/go && \
+		PATH="$$PATH:/usr/local/go/bin" GOTOOLCHAIN=local GOFLAGS="-modcacherw -mod=readonly" GOPATH=$(abspath $(CLIENTS))/go \
+		GOCACHE=$(abspath $(CLIENTS))/build go build -o $(abspath $(CLIENTS))/flight-go .
 	@touch $@

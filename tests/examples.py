@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import delta_sidecar
-from delta_sidecar import lake, pipeline, search
+from delta_sidecar import lake, pipeline, search, server
 from delta_sidecar.engines import kusto, spark
 
 
@@ -17,7 +17,7 @@ def public_names() -> dict[str, Any]:
     """Every public function and class but the errors, by its full name."""
     found = {
         f"{package.__name__}.{name}": getattr(package, name)
-        for package in (delta_sidecar, lake, pipeline, search, kusto, spark)
+        for package in (delta_sidecar, lake, pipeline, search, kusto, server, spark)
         for name in package.__all__
     }
     return {name: public for name, public in found.items() if callable(public) and not is_error(public)}

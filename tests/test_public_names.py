@@ -14,13 +14,13 @@ from types import ModuleType
 import pytest
 
 import delta_sidecar
-from delta_sidecar import errors, lake, pipeline, search
+from delta_sidecar import errors, lake, pipeline, search, server
 from delta_sidecar.engines import kusto, spark
 from tests.events_table import write_events
 from tests.examples import examples, needs_spark, public_names, run
 
 PACKAGES = [delta_sidecar, lake, pipeline, search]
-MODULES = [kusto, spark]
+MODULES = [kusto, server, spark]
 """Public modules of packages that are not: what they list in `__all__` is meant for users."""
 GUIDES = Path(__file__).resolve().parents[1] / "docs" / "guide"
 

@@ -30,11 +30,14 @@ from delta_sidecar.errors import (
     PositionError,
     PredicateError,
     SchemaChangedError,
+    ServerBusyError,
+    ServerError,
     SparkError,
     StorageError,
     StoreUnavailableError,
     TableChangedError,
     TableNotFoundError,
+    TicketError,
     UncertainCommitError,
     UnknownColumnError,
     UnsupportedFeatureError,
@@ -60,6 +63,7 @@ if TYPE_CHECKING:
     from delta_sidecar.scan.scan_metrics import ScanMetrics
     from delta_sidecar.scan.scan_plan import ScanPlan
     from delta_sidecar.scan.scan_position import ScanPosition
+    from delta_sidecar.server.client import Connection, RemoteStream, RemoteTable, connect
     from delta_sidecar.table import DeltaTable, ProtocolVersions, TableMetadata
 
 __version__ = "0.1.0.dev0"
@@ -67,6 +71,7 @@ __version__ = "0.1.0.dev0"
 _MODULES = {
     "BuildOptions": "index.build.build_job",
     "BuildReport": "index.build.build",
+    "Connection": "server.client",
     "DeltaTable": "table",
     "EnginePlan": "engines.engine_plan",
     "FileInfo": "scan.file_infos",
@@ -74,6 +79,8 @@ _MODULES = {
     "ProtocolVersions": "table",
     "QueryBuilder": "engines.datafusion",
     "ReadMetrics": "data.read_metrics",
+    "RemoteStream": "server.client",
+    "RemoteTable": "server.client",
     "RowStream": "data.row_stream",
     "ScanMetrics": "scan.scan_metrics",
     "ScanPlan": "scan.scan_plan",
@@ -81,6 +88,7 @@ _MODULES = {
     "TableMetadata": "table",
     "VerifyReport": "index.verify.verify",
     "build_index": "indexing",
+    "connect": "server.client",
     "verify_index": "indexing",
 }
 """The modules of names that import pyarrow. They are imported on first use: `sidecar --help` needs none of them."""
@@ -100,6 +108,7 @@ __all__ = [
     "BuildReport",
     "CleanedUpError",
     "ConflictError",
+    "Connection",
     "ConsumedStreamError",
     "CorruptDataError",
     "CorruptIndexError",
@@ -128,17 +137,22 @@ __all__ = [
     "ProtocolVersions",
     "QueryBuilder",
     "ReadMetrics",
+    "RemoteStream",
+    "RemoteTable",
     "RowStream",
     "ScanMetrics",
     "ScanPlan",
     "ScanPosition",
     "SchemaChangedError",
+    "ServerBusyError",
+    "ServerError",
     "SparkError",
     "StorageError",
     "StoreUnavailableError",
     "TableChangedError",
     "TableMetadata",
     "TableNotFoundError",
+    "TicketError",
     "UncertainCommitError",
     "UnknownColumnError",
     "UnsupportedFeatureError",
@@ -150,5 +164,6 @@ __all__ = [
     "VersionRangeError",
     "__version__",
     "build_index",
+    "connect",
     "verify_index",
 ]

@@ -17,6 +17,7 @@ DeltaSidecarError
 │   ├── NotOfferedError         another tool does that: the message names it
 │   ├── ConsumedStreamError     the stream was read or closed before: ask for another
 │   ├── PositionError           a listing cannot be resumed from that position: list from the start
+│   ├── TicketError             the ticket is too old, or not one of this server: ask for another
 │   └── OptionError             an option or storage option is wrong
 ├── UnsupportedTableError       use another reader, or a newer version of this one
 │   ├── UnsupportedFeatureError a reader feature or protocol version
@@ -34,6 +35,8 @@ DeltaSidecarError
 │   ├── ObjectChangedError      compare-and-swap failed: the object has changed
 │   ├── AccessDeniedError       credentials are missing, wrong, or lack a permission
 │   └── StoreUnavailableError   the store did not answer, throttled, or broke off, after all retries
+├── ServerError                 look at the server: its address, its certificate, its log
+│   └── ServerBusyError         try again: it is at its limits, or stopping
 ├── ConflictError               run it again: other writers committed first, at every attempt
 │   └── TableChangedError       another writer changed the schema or the partitioning: check that the rows still fit
 └── SparkError                  check Spark: its installation, its settings, or the job it ran
@@ -115,6 +118,10 @@ class PositionError(InputError):
     """The position belongs to another listing, or to one that cannot be repeated: list from the start."""
 
 
+class TicketError(InputError):
+    """The ticket is too old, was altered, or was made by another server or for another caller: ask for another."""
+
+
 class OptionError(InputError):
     """An option or storage option is wrong."""
 
@@ -181,6 +188,14 @@ class AccessDeniedError(StorageError):
 
 class StoreUnavailableError(StorageError):
     """The store did not answer, throttled, or broke off, after all retries."""
+
+
+class ServerError(DeltaSidecarError):
+    """The server cannot be reached, or failed."""
+
+
+class ServerBusyError(ServerError):
+    """The server is at its limits, or stopping: try again."""
 
 
 class ConflictError(DeltaSidecarError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
@@ -347,7 +347,7 @@ class DeltaTable:
             from delta_sidecar.log import travel
 
             head = load_snapshot(self._store, None, self._settings.commit_limits)
-            version = travel.version_at(self._store, head, _milliseconds(version))
+            version = travel.version_at(self._store, head, travel.milliseconds_of(version))
         self._load(_checked_version(version))
 
     def update_incremental(self) -> None:
@@ -595,9 +595,9 @@ class DeltaTable:
 
         access = self._access
         if isinstance(start, str | datetime):
-            start = travel.version_from(self._store, self._snapshot, _milliseconds(start))
+            start = travel.version_from(self._store, self._snapshot, travel.milliseconds_of(start))
         if isinstance(end, str | datetime):
-            end = travel.version_until(self._store, self._snapshot, _milliseconds(end))
+            end = travel.version_until(self._store, self._snapshot, travel.milliseconds_of(end))
         for name, version in (("start", start), ("end", start if end is None else end)):
             if type(version) is not int:
                 raise InputError(f"{name} is {version!r}; it takes a version or a time")
@@ -620,7 +620,9 @@ class DeltaTable:
 
         start = starting_version
         if starting_timestamp is not None:
-            start = max(start, travel.version_from(self._store, self._snapshot, _milliseconds(starting_timestamp)))
+            start = max(
+                start, travel.version_from(self._store, self._snapshot, travel.milliseconds_of(starting_timestamp))
+            )
         try:
             end = ending_timestamp if ending_version is None else ending_version
             return self.changes(start, end, columns, predicate).to_reader()
@@ -800,15 +802,3 @@ def _checked_version(version: int | None) -> int | None:
     if version is not None and type(version) is not int:
         raise InputError(f"version is {version!r}; it takes a whole number (load_as_version also takes a time)")
     return version
-
-
-def _milliseconds(instant: str | datetime) -> int:
-    """An instant in milliseconds, rounded down; without a zone it is UTC."""
-    if isinstance(instant, str):
-        try:
-            instant = datetime.fromisoformat(instant)
-        except ValueError:
-            raise InputError(f"{instant!r} is not a time; write it as 2026-02-10T22:00:00Z") from None
-    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
-    elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
-    return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + elapsed.microseconds // 1000

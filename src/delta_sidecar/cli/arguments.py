@@ -51,7 +51,7 @@ def names(context: click.Context, parameter: click.Parameter, columns: Sequence[
         return None
     column_names = [name.strip() for text in columns for name in text.split(",") if name.strip()]
     if not column_names:
-        raise click.UsageError("--columns takes names, separated by commas")
+        raise click.UsageError(f"{parameter.opts[0]} takes names, separated by commas")
     return column_names
 
 

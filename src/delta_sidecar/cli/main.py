@@ -420,6 +420,130 @@ def kql(
         log_total(opened)
 
 
+_LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
+
+
+@app.command(
+    short_help="Serve tables to other machines and languages.",
+    help="Serve the tables below some roots over Arrow Flight: files, rows, stats and changes. A table is named "
+    "NAME/path/below/the/root. Stops with SIGTERM or Ctrl-C.",
+    epilog="Example: sidecar serve lake=/data/lake --token-file tokens.json",
+)
+@argument("roots", "NAME=ROOT...", "Names and places: lake=/data/lake, web=s3://bucket/web.", nargs=-1, required=True)
+@option("--host", default="127.0.0.1", metavar="HOST", section=_LISTEN, help="Where to listen (127.0.0.1).")
+@option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=50051,
+    metavar="N",
+    section=_LISTEN,
+    help="Port (50051); 0 for a free one.",
+)
+@option("--tls-cert", metavar="FILE", section=_LISTEN, shell_complete=arguments.complete_file, help="Certificate, PEM.")
+@option("--tls-key", metavar="FILE", section=_LISTEN, shell_complete=arguments.complete_file, help="Its key, PEM.")
+@option(
+    "--token-file",
+    metavar="FILE",
+    section=_LET_IN,
+    shell_complete=arguments.complete_file,
+    help="Let in only these; see sidecar token.",
+)
+@option("--insecure", is_flag=True, section=_LET_IN, help="Allow other machines without TLS or tokens.")
+@option(
+    "--ticket-key",
+    metavar="FILE",
+    section=_LET_IN,
+    shell_complete=arguments.complete_file,
+    help="Key that several servers share.",
+)
+@option(
+    "--ticket-seconds",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    metavar="N",
+    section=_LET_IN,
+    help="How long a ticket is valid (300).",
+)
+@option("--streams", type=click.IntRange(min=1), default=16, metavar="N", section=_ROOM, help="Streams at once (16).")
+@option("--memory", default="128MB", metavar="SIZE", section=_ROOM, help="What all streams may hold (128MB).")
+@option("--stream-memory", default="8MB", metavar="SIZE", section=_ROOM, help="What each of them may hold (8MB).")
+@option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    metavar="SECONDS",
+    section=_ROOM,
+    help="Then a client must try again (30).",
+)
+@option(
+    "--stop-seconds",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    metavar="N",
+    section=_ROOM,
+    help="For streams to finish at the end (30).",
+)
+@option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    section=_WATCHED,
+    help="Serve /metrics, /healthz and /readyz here.",
+)
+@option("--metrics-host", metavar="HOST", section=_WATCHED, help="Where (default: as --host).")
+@option(
+    "--storage-options",
+    metavar="FILE",
+    section=arguments.STORE,
+    shell_complete=arguments.complete_file,
+    help="TOML, a section for each root.",
+)
+@arguments.reader_option
+@option("--verbose", is_flag=True, section=arguments.OUTPUT, help="Log what the reader does, too.")
+def serve(roots: tuple[str, ...], option: tuple[str, ...], verbose: bool, **how: Any) -> None:
+    with _working(verbose, {}):
+        from delta_sidecar.cli.serve import Order
+        from delta_sidecar.cli.serve import serve as run_server
+
+        code = run_server(Order(roots, **how, reader_options=arguments.pairs("--option", option)), verbose)
+    raise click.exceptions.Exit(code)
+
+
+@app.group(
+    short_help="Make tokens for sidecar serve.",
+    help="Make the tokens that sidecar serve lets in.",
+    epilog="Example: sidecar token new reports --token-file tokens.json --roots lake",
+    cls=Group,
+)
+def token() -> None:
+    pass
+
+
+@token.command(
+    "new",
+    short_help="Make a token and print it, once.",
+    help="Make a token, add its hash to a file, and print it: it cannot be seen again. A running server reads the file "
+    "when it changes. To take a token back, delete its entry.",
+    epilog="Example: sidecar token new reports --token-file tokens.json --roots lake --expires 90d",
+)
+@argument("name", "NAME", "Who will use it; the server's log shows it.")
+@option(
+    "--token-file",
+    required=True,
+    metavar="FILE",
+    shell_complete=arguments.complete_file,
+    help="The file of tokens; it is created if absent.",
+)
+@option("--roots", multiple=True, metavar="A,B", callback=arguments.names, help="Only these roots (default: all).")
+@option("--expires", metavar="TIME", help="30d, 12h, or a time (default: never).")
+@arguments.as_json
+def new_token(name: str, token_file: str, roots: list[str] | None, expires: str | None, json: bool) -> None:
+    with _working(False, {}):
+        from delta_sidecar.cli.serve import make_token
+
+        make_token(token_file, name, roots, expires, json)
+
+
 @app.command(
     short_help="Write a small Delta table to try the commands on.",
     help="Write a small Delta table to try the other commands on.",

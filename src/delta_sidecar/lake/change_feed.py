@@ -40,7 +40,7 @@ from delta_sidecar.log.change_range import ChangeRange, TableState, change_range
 from delta_sidecar.log.commit_changes import changes_of_commit
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.log.travel import commit_info, version_from, version_until
+from delta_sidecar.log.travel import commit_info, milliseconds_of, version_from, version_until
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.reach import check_reach
@@ -208,7 +208,7 @@ def feed_range(head: Snapshot, options: CdfReadOptions, cursor: CdfCursor | None
 def _start(head: Snapshot, options: CdfReadOptions, cursor: CdfCursor | None) -> int | None:
     where, latest = head.store.root_uri, head.version
     if options.start_timestamp is not None:
-        return version_from(head.store, head, _milliseconds(options.start_timestamp))
+        return version_from(head.store, head, milliseconds_of(options.start_timestamp))
     if options.start_version is not None:
         if options.start_version < 0:
             raise InputError(f"changes cannot start at version {options.start_version}; give 0 or more")
@@ -230,18 +230,12 @@ def _start(head: Snapshot, options: CdfReadOptions, cursor: CdfCursor | None) ->
 def _end(head: Snapshot, options: CdfReadOptions) -> int:
     end = options.end_version
     if options.end_timestamp is not None:
-        end = version_until(head.store, head, _milliseconds(options.end_timestamp))
+        end = version_until(head.store, head, milliseconds_of(options.end_timestamp))
     if end is not None and options.start_version is not None and end < options.start_version:
         raise VersionRangeError(
             f"the range of changes ends at version {end}, before its start {options.start_version}; swap them"
         )
     return head.version if end is None else min(end, head.version)
-
-
-def _milliseconds(time: str | datetime) -> int:
-    from delta_sidecar.table import _milliseconds
-
-    return _milliseconds(time)
 
 
 def _snapshot(head: Snapshot, end: int, needs_feed: bool) -> FeedRange:

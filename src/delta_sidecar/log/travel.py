@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from delta_sidecar.errors import CorruptLogError, VersionNotFoundError
+from delta_sidecar.errors import CorruptLogError, InputError, VersionNotFoundError
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.actions import InfoLine, Metadata, Transaction, TransactionLine
 from delta_sidecar.log.commits import CommitBytes
@@ -19,6 +20,18 @@ from delta_sidecar.storage.store import ObjectMeta, Store
 _ENABLED = "delta.enableInCommitTimestamps"
 _SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
 _SINCE_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
+
+
+def milliseconds_of(instant: str | datetime) -> int:
+    """An instant in milliseconds, rounded down; without a zone it is UTC."""
+    if isinstance(instant, str):
+        try:
+            instant = datetime.fromisoformat(instant)
+        except ValueError:
+            raise InputError(f"{instant!r} is not a time; write it as 2026-02-10T22:00:00Z") from None
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    elapsed = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + elapsed.microseconds // 1000
 
 
 def version_at(store: Store, head: Snapshot, instant_ms: int) -> int:

@@ -48,8 +48,8 @@ def file_stats(
         for batch in scan:
             rows = batch.filter(wanted.among(batch.column("path")))
             if rows.num_rows:
-                batches.append(_typed(rows, columns))
-    schema = _schema(columns)
+                batches.append(typed_stats(rows, columns))
+    schema = stats_schema(columns)
     return pa.Table.from_batches(batches, schema).combine_chunks().to_batches()[0] if batches else _empty(schema)
 
 
@@ -85,7 +85,8 @@ def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
 
 
-def _schema(columns: Sequence[Column]) -> pa.Schema:
+def stats_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns of `typed_stats`."""
     fields = [pa.field("path", pa.string()), pa.field("num_records", pa.int64())]
     for column in columns:
         bound = arrow_type(column.type)
@@ -94,7 +95,8 @@ def _schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _typed(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+def typed_stats(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
+    """Row counts, bounds and null counts of files of a listing that has `path` and `stats`."""
     source = FileBounds(rows, columns, widen=False)
     filled = [rows.column("path"), num_records(rows.column("stats"))]
     for column in columns:
@@ -105,7 +107,7 @@ def _typed(rows: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
         else:
             filled += [presented(bounds.minimum, column, target), presented(bounds.maximum, column, target)]
             filled.append(bounds.null_count)
-    return pa.RecordBatch.from_arrays(filled, schema=_schema(columns))
+    return pa.RecordBatch.from_arrays(filled, schema=stats_schema(columns))
 
 
 def presented(bounds: pa.Array, column: Column, target: pa.DataType) -> pa.Array:

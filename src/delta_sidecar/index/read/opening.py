@@ -42,6 +42,12 @@ def open_snapshot(store: Store, version: int | None, limits: CommitLimits) -> Sn
     return snapshot
 
 
+def remembered_version(store: Store) -> int | None:
+    """The version of a table that is kept for the next time; None if there is none. It may no longer be the newest."""
+    known: Snapshot | None = shared_cache.get(_key(store))
+    return None if known is None else known.version
+
+
 def _warm_snapshot(store: Store, limits: CommitLimits) -> Snapshot | None:
     """The newest version of a table that was opened before; None if it was not, or too much has changed: for a table
     without a base, if there may be an index now."""

@@ -1,0 +1,271 @@
+"""The calls of Arrow Flight. What is read is in `reading`, who may is in `calls` and `roots`, how much in `budget`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from delta_sidecar.errors import InputError, NotOfferedError, ServerBusyError, TicketError
+from delta_sidecar.server.budget import Budget
+from delta_sidecar.server.calls import Call, Callers
+from delta_sidecar.server.figures import Figures
+from delta_sidecar.server.reading import (
+    OpenTable,
+    Reading,
+    described,
+    explained,
+    open_table,
+    pinned,
+    reading_of,
+)
+from delta_sidecar.server.requests import ReadRequest, RequestLimits, request_of
+from delta_sidecar.server.roots import Roots
+from delta_sidecar.server.streams import ServedStream
+from delta_sidecar.server.table_search import tables_below
+from delta_sidecar.server.tickets import SignedRequest, TicketSigner
+
+_ACTIONS: Final = {
+    "explain": "What a request would read, and why, as JSON; its body is a request.",
+    "describe": "Version, schema, metadata and protocol of a table, as JSON; its body is a request.",
+    "health": "Whether the server is ready, and how busy it is, as JSON.",
+}
+_READS_ONLY: Final = "this server only reads: GetFlightInfo, then DoGet"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Core:
+    """What all calls share."""
+
+    roots: Roots
+    signer: TicketSigner
+    streams: Budget
+    openings: Budget
+    """For calls that open a table and answer at once."""
+    figures: Figures
+    limits: RequestLimits
+    reader_options: Mapping[str, Any]
+    stream_bytes: int
+    """What a stream reserves of the budget."""
+    patience: float
+    """Seconds that a call waits for its turn."""
+    listed_tables: int
+    """Tables that ListFlights names, at most."""
+    is_stopping: threading.Event = field(default_factory=threading.Event)
+    is_cut_off: threading.Event = field(default_factory=threading.Event)
+    """Streams that still run are ended."""
+
+    def health(self) -> dict[str, Any]:
+        return {
+            "ready": not self.is_stopping.is_set(),
+            "streams": self.streams.streams,
+            "waiting": self.streams.waiting,
+            "bytes_held": self.streams.held_bytes,
+        }
+
+
+class FlightService(flight.FlightServerBase):  # type: ignore[misc]
+    """Answers the calls of Flight, from the moment it is made."""
+
+    def __init__(
+        self, location: str, core: Core, callers: Callers, certificates: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
+        self._core = core
+        super().__init__(location, tls_certificates=list(certificates) or None, middleware={"call": callers})
+
+    # What there is
+
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
+        """The tables below the caller's roots, by name; GetFlightInfo tells more of one."""
+        call = _call_of(context)
+        with call.answering():
+            wanted = _criteria(criteria, self._core.listed_tables)
+            call.hand_on()
+        return self._tables(call, wanted)
+
+    def _tables(self, call: Call, wanted: _Criteria) -> Iterator[flight.FlightInfo]:
+        listed = 0
+        try:
+            for root in self._core.roots.of(call.caller):
+                if wanted.root is not None and root.name != wanted.root:
+                    continue
+                for name in tables_below(root):
+                    if listed == wanted.limit:
+                        break
+                    listed += 1
+                    descriptor = flight.FlightDescriptor.for_path(*name.split("/"))
+                    yield flight.FlightInfo(None, descriptor, [])
+            call.ended("ok", tables=listed)
+        except GeneratorExit:
+            call.ended("gone", tables=listed)
+            raise
+        except BaseException as error:
+            raise call.failed(error) from None
+
+    def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
+        with _call_of(context).answering():
+            return list(_ACTIONS.items())
+
+    # Requests and their streams
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        """The schema of a request, and the ticket that reads it at the version that is open now."""
+        call = _call_of(context)
+        with call.answering():
+            request = self._request(descriptor)
+            with self._opened(context, call, request) as opened:
+                fixed = pinned(opened, request)
+                schema = _schema(reading_of(opened, fixed))
+                signer = self._core.signer
+                expires = signer.expiry()
+                ticket = signer.seal(SignedRequest(fixed, opened.table_id, call.caller.name, expires))
+                told = json.dumps({"version": opened.version, "table_id": opened.table_id}).encode()
+            until = pa.scalar(int(expires * 1_000_000_000), pa.timestamp("ns", "UTC"))
+            endpoint = flight.FlightEndpoint(ticket, [], until)
+            return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1, app_metadata=told)
+
+    def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
+        call = _call_of(context)
+        with call.answering():
+            request = self._request(descriptor)
+            with self._opened(context, call, request) as opened:
+                return flight.SchemaResult(_schema(reading_of(opened, pinned(opened, request))))
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        """The batches of a ticket, as they are found."""
+        core, call = self._core, _call_of(context)
+        with call.answering():
+            self._check_going()
+            signed = core.signer.open(ticket.ticket, call.caller.name)
+            call.facts |= _facts(signed.request)
+            place = core.roots.place(signed.request.table, call.caller)
+            admission = core.streams.admit(core.stream_bytes, core.patience, context.is_cancelled)
+            try:
+                opened = open_table(place, signed.request, core.reader_options)
+                if opened.table_id != signed.table_id:
+                    raise TicketError(f"{signed.request.table} was dropped and made again; ask for another ticket")
+                reading = reading_of(opened, signed.request)
+            except BaseException:
+                admission.give_back()
+                raise
+            stream = ServedStream(reading, admission, call, core.figures, core.is_cut_off.is_set)
+            return flight.GeneratorStream(reading.schema, stream)
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
+        call = _call_of(context)
+        with call.answering():
+            call.facts["action"] = action.type if action.type in _ACTIONS else "unknown"
+            answer = self._answer(context, call, action.type, action.body.to_pybytes())
+            return iter([flight.Result(pa.py_buffer(json.dumps(answer, default=str).encode()))])
+
+    def _answer(self, context: flight.ServerCallContext, call: Call, kind: str, body: bytes) -> dict[str, Any]:
+        if kind == "health":
+            return self._core.health()
+        answers: dict[str, Callable[[OpenTable, ReadRequest], dict[str, Any]]] = {
+            "explain": explained,
+            "describe": lambda opened, request: described(opened),
+        }
+        if kind not in answers:
+            raise NotOfferedError(f"there is no such action; there are {', '.join(_ACTIONS)}")
+        request = request_of(body, self._core.limits)
+        with self._opened(context, call, request) as opened:
+            return answers[kind](opened, request)
+
+    def _request(self, descriptor: flight.FlightDescriptor) -> ReadRequest:
+        """A command is a request in JSON; a path is a table, and asks for all its rows."""
+        if descriptor.descriptor_type == flight.DescriptorType.CMD:
+            return request_of(descriptor.command or b"", self._core.limits)
+        if descriptor.descriptor_type == flight.DescriptorType.PATH:
+            try:
+                return ReadRequest("/".join(part.decode() for part in descriptor.path or ()), "rows")
+            except UnicodeDecodeError:
+                raise InputError("the path of the descriptor is not UTF-8") from None
+        raise InputError("the descriptor is neither a command in JSON nor the path of a table")
+
+    def _opened(self, context: flight.ServerCallContext, call: Call, request: ReadRequest) -> _Opening:
+        self._check_going()
+        call.facts |= _facts(request)
+        return _Opening(self._core, context, call, request)
+
+    def _check_going(self) -> None:
+        if self._core.is_stopping.is_set():
+            raise ServerBusyError("the server is stopping; try again, at another one if there is one")
+
+    # What is not offered: without these, Flight's own answers would hold a traceback.
+
+    def do_put(self, context: flight.ServerCallContext, *rest: Any) -> None:
+        with _call_of(context).answering():
+            raise NotOfferedError(_READS_ONLY)
+
+    def do_exchange(self, context: flight.ServerCallContext, *rest: Any) -> None:
+        with _call_of(context).answering():
+            raise NotOfferedError(_READS_ONLY)
+
+
+class _Opening:
+    """An open table, within the budget of calls that answer at once."""
+
+    def __init__(self, core: Core, context: flight.ServerCallContext, call: Call, request: ReadRequest) -> None:
+        self._place = core.roots.place(request.table, call.caller)
+        self._core = core
+        self._request = request
+        self._admission = core.openings.admit(0, core.patience, context.is_cancelled)
+
+    def __enter__(self) -> OpenTable:
+        try:
+            return open_table(self._place, self._request, self._core.reader_options)
+        except BaseException:
+            self._admission.give_back()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.give_back()
+
+
+def _schema(reading: Reading) -> pa.Schema:
+    reading.close()
+    return reading.schema
+
+
+def _facts(request: ReadRequest) -> dict[str, Any]:
+    """What the log says of a request. A predicate may hold what users look for: the log says only that there is one."""
+    return {
+        "table": request.table[:200],
+        "what": request.what,
+        "version": request.version,
+        "has_predicate": request.predicate is not None,
+        "limit": request.limit,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Criteria:
+    root: str | None
+    limit: int
+
+
+def _criteria(data: bytes, most: int) -> _Criteria:
+    """What of the tables is wanted: nothing, or JSON with `root` and `limit`."""
+    if not data:
+        return _Criteria(None, most)
+    try:
+        given = json.loads(data[:1_000])
+        root, limit = given.pop("root", None), given.pop("limit", most)
+        if given or not isinstance(root, str | None) or type(limit) is not int or limit < 0:
+            raise ValueError
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        raise InputError('criteria are empty, or JSON such as {"root": "lake", "limit": 100}') from None
+    return _Criteria(root, min(limit, most))
+
+
+def _call_of(context: flight.ServerCallContext) -> Call:
+    call = context.get_middleware("call")
+    assert isinstance(call, Call)
+    return call

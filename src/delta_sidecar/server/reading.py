@@ -1,0 +1,189 @@
+"""One request on one open table: a schema and an iterator of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from msgspec import structs
+
+from delta_sidecar.errors import CorruptLogError, DeltaSidecarError, InputError, NotOfferedError, TableNotFoundError
+from delta_sidecar.index.read.opening import remembered_version
+from delta_sidecar.log import travel
+from delta_sidecar.log.segment import OtherBase
+from delta_sidecar.scan.file_scan import FileScan
+from delta_sidecar.server.requests import ReadRequest
+from delta_sidecar.server.roots import Place, no_table
+from delta_sidecar.storage.metered import Cost, MeteredStore
+from delta_sidecar.table import DeltaTable
+from delta_sidecar.table_access import TableAccess
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpenTable:
+    """A version of a table, opened for one request."""
+
+    name: str
+    table: DeltaTable
+    access: TableAccess
+
+    @property
+    def version(self) -> int:
+        return self.table.version()
+
+    @property
+    def table_id(self) -> str:
+        return self.table.metadata().id
+
+    @property
+    def cost(self) -> Cost:
+        """Requests to the store and bytes, so far; those of files in other roots are not counted."""
+        return self.access.store.cost if isinstance(self.access.store, MeteredStore) else Cost()
+
+    @property
+    def index_age(self) -> int | None:
+        """Versions since the index; None without one."""
+        base = self.table.snapshot.segment.base
+        return self.version - base.version if isinstance(base, OtherBase) else None
+
+
+def load_readers() -> None:
+    """Import what the first request of each kind would wait for."""
+    import delta_sidecar.data.changes
+    import delta_sidecar.data.row_scan
+    import delta_sidecar.index.read.part_scan
+    import delta_sidecar.log.checkpoint
+    import delta_sidecar.pruning.bucket_ranges
+    import delta_sidecar.pruning.may_match
+    import delta_sidecar.scan.file_stats  # noqa: F401
+
+
+def open_table(place: Place, request: ReadRequest, options: Mapping[str, Any]) -> OpenTable:
+    """The version that a request names, or the newest."""
+    if request.batch_size is not None:
+        sizes = ("delta.sidecar.batch_size", "delta.sidecar.row_batch_size")
+        options = {**options, **dict.fromkeys(sizes, request.batch_size)}
+    try:
+        table = _opened(place, request.version, options)
+        if request.timestamp is not None:
+            table.load_as_version(request.timestamp)
+    except TableNotFoundError:
+        raise no_table(place.name) from None
+    return OpenTable(place.name, table, replace(table._access, open_store=place.open_other))
+
+
+def _opened(place: Place, version: int | None, options: Mapping[str, Any]) -> DeltaTable:
+    """A version that is in memory as the newest is looked at as the newest: most tickets are used at once."""
+    if version is not None and remembered_version(place.store) == version:
+        with suppress(DeltaSidecarError):  # a newer version that cannot be read says nothing of this one
+            newest = DeltaTable(place.location.text, store=place.store, options=options)
+            if newest.version() == version:
+                return newest
+    return DeltaTable(place.location.text, version, store=place.store, options=options)
+
+
+def pinned(opened: OpenTable, request: ReadRequest) -> ReadRequest:
+    """The request with versions instead of times, and with the version that is open."""
+    start, end = request.start, request.end
+    if request.what == "changes":
+        snapshot = opened.table.snapshot
+        if isinstance(start, str):
+            start = travel.version_from(snapshot.store, snapshot, travel.milliseconds_of(start))
+        if isinstance(end, str):
+            end = travel.version_until(snapshot.store, snapshot, travel.milliseconds_of(end))
+    return structs.replace(request, version=opened.version, timestamp=None, start=start, end=end)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """What a request reads, before and while it is read. Close it."""
+
+    opened: OpenTable
+    request: ReadRequest
+    schema: pa.Schema
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+    """Begins the reading."""
+    close: Callable[[], None]
+    """Stops it; no request to the store begins after that."""
+    listing: FileScan | None
+    """The listing of files; None for changes."""
+
+
+def reading_of(opened: OpenTable, request: ReadRequest) -> Reading:
+    """What a request reads; nothing is read here, but columns, predicate and range are checked."""
+    match request.what:
+        case "files":
+            scan = _listing(opened, request, request.columns)
+            return Reading(opened, request, scan.schema, scan.__iter__, scan.close, scan)
+        case "stats":
+            return _stats(opened, request)
+        case "rows":
+            return _rows(opened, request)
+        case "changes":
+            return _changes(opened, request)
+
+
+def _listing(opened: OpenTable, request: ReadRequest, columns: Any) -> FileScan:
+    access = opened.access
+    return access.listing(access.bind(request.bindable), columns, request.limit, request.strategy)
+
+
+def _stats(opened: OpenTable, request: ReadRequest) -> Reading:
+    from delta_sidecar.scan.file_stats import stats_columns, stats_schema, typed_stats
+
+    wanted = stats_columns(opened.table.schema(), request.columns)
+    scan = _listing(opened, request, ["path", "stats"])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        return (typed_stats(batch, wanted) for batch in scan)
+
+    return Reading(opened, request, stats_schema(wanted), batches, scan.close, scan)
+
+
+def _rows(opened: OpenTable, request: ReadRequest) -> Reading:
+    access = opened.access
+    if not opened.table.schema().fields:
+        raise CorruptLogError(f"{opened.name} has no schema: you can list its files, but not read rows")
+    bound = access.bind(request.bindable)
+    scan = access.listing(bound, access.file_columns(request.columns, bound), strategy=request.strategy)
+    rows = access.rows(iter(scan), request.columns, bound, request.limit)
+    return Reading(opened, request, rows.schema, rows.__iter__, rows.close, scan)
+
+
+def _changes(opened: OpenTable, request: ReadRequest) -> Reading:
+    start, end = request.start, request.end
+    if not isinstance(start, int) or isinstance(end, str):
+        raise InputError("changes need a start: a version, or a time")
+    rows = opened.access.changes(start, end, request.columns, request.bindable)
+    return Reading(opened, request, rows.schema, rows.__iter__, rows.close, None)
+
+
+def explained(opened: OpenTable, request: ReadRequest) -> dict[str, Any]:
+    """What a listing would read, and why; nothing is listed."""
+    if request.what == "changes":
+        raise NotOfferedError("explain tells what a listing of files reads; changes have none")
+    reading = reading_of(opened, request)
+    try:
+        assert reading.listing is not None
+        plan = reading.listing.plan
+        return {"headline": plan.headline, "text": str(plan), "plan": plan.as_dict()}
+    finally:
+        reading.close()
+
+
+def described(opened: OpenTable) -> dict[str, Any]:
+    """What a client needs to know of a version of a table."""
+    table = opened.table
+    return {
+        "table": opened.name,
+        "version": opened.version,
+        "location": table.table_uri,
+        "schema": table.snapshot.metadata.schemaString,
+        "column_mapping_mode": table.snapshot.mapping_mode,
+        "metadata": table.metadata()._asdict(),
+        "protocol": table.protocol()._asdict(),
+        "index_age": opened.index_age,
+    }
