@@ -221,7 +221,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_clients_half_of_which_vanish(indexed: Path) -> None:
     """Some of those that vanish are served then, others wait."""
 
