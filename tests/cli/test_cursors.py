@@ -83,7 +83,12 @@ def test_the_cursor_stays_if_not_all_is_written(log: LogBuilder, tmp_path: Path)
     assert "4 rows" in invoke("changes", log.root, "--cursor", "mine", *given, tmp_path / "rows.parquet").out
     assert pq.read_table(tmp_path / "rows.parquet").num_rows == 4
     assert CdfCursorStore(place).start_version("mine") == 2
-    assert "0 rows" in invoke("changes", log.root, "--cursor", "mine", *given, tmp_path / "none.parquet").out
+    nothing = invoke("changes", log.root, "--cursor", "mine", *given, tmp_path / "none.parquet")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "nothing is new" in nothing.err
+    assert not (tmp_path / "none.parquet").exists()
+    assert_refused(invoke("changes", log.root, "--cursor", "mine", *given, tmp_path / "rows.parquet"), "move it away")
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == 4
     assert not (log.root / "_sidecar_state").exists()
 
 
@@ -142,7 +147,7 @@ def test_a_watch_ends_well_when_stopped(log: LogBuilder, tmp_path: Path, number:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         try:
             assert watching.stderr is not None
-            assert any("version 1 is there, waiting" in line for line in watching.stderr)
+            assert any("version 1; waiting" in line for line in watching.stderr)
             watching.send_signal(number)
             assert watching.wait(60) == 0
         finally:

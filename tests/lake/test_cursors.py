@@ -55,7 +55,18 @@ def test_a_cursor_belongs_to_one_table(cursors: CdfCursorStore) -> None:
             move("events", 3, table_id="second")
     assert cursors.advance("events", 3).table_id == "first"
     cursors.reset("events", 0)
+    with pytest.raises(OtherTableError, match="belongs to table first"):
+        cursors.advance("events", 1, table_id="second")
+    cursors.reset("events")
     assert cursors.advance("events", 1, table_id="second").table_id == "second"
+
+
+def test_the_cursor_of_a_sync_is_not_set_beyond_its_target(cursors: CdfCursorStore) -> None:
+    cursors.advance("events", 3, target=CursorTarget("copy", 3))
+    with pytest.raises(CursorError, match="the changes in between would never come there"):
+        cursors.reset("events", 4)
+    cursors.reset("events", 1)
+    assert cursors.start_version("events") == 2
 
 
 @pytest.mark.parametrize("name", NAMES)

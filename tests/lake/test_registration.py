@@ -39,6 +39,16 @@ def registered(table: str | Path | DeltaTable, name: str = "t", config: ScanConf
     return made
 
 
+@pytest.mark.parametrize("names", [("T", "t"), ("a.b",), ('say "x"',)])
+def test_names_that_datafusion_would_confuse_are_refused_before_anything_is_registered(
+    root: Path, names: tuple[str, ...]
+) -> None:
+    context = SessionContext()
+    with pytest.raises(InputError, match="DataFusion"):
+        register_tables(context, {"first": str(root), **dict.fromkeys(names, str(root))})
+    assert not context.catalog().schema().names()
+
+
 def test_tables_are_registered_sorted_and_can_be_asked(root: Path, tmp_path: Path) -> None:
     TABLES["deletion vectors"](tmp_path / "other")
     context = SessionContext()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import msgspec
 
+from delta_sidecar.cli.failures import say_line
 from delta_sidecar.cli.output import write_facts, write_json, write_table
 from delta_sidecar.cli.rows import write_rows
 from delta_sidecar.cli.sinks import Sink
@@ -37,7 +39,15 @@ def print_by_cursor(
     sink: Sink,
 ) -> None:
     """Print or write what is new since the cursor. It moves when everything is written."""
+    if sink.path is not None and not peek and os.path.isfile(sink.path):
+        raise OptionError(
+            f"{sink.path} is there: with a cursor, changes that it holds come only once; move it away, or name another"
+        )
     changes = changes_by_cursor(table, cursors, name, options, where, columns)
+    if changes.found.is_empty:
+        changes.batches.close()
+        say_line("nothing is new" + ("" if sink.path is None else f"; {sink.path} is not written"), {})
+        return
     with closing(changes.batches) as batches:
         write_rows(changes.schema, batches, sink)
     if not peek:

@@ -51,7 +51,8 @@ def reported(verbose: bool, secrets: Mapping[str, str]) -> Iterator[None]:
 
     try:
         yield
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed from the start.
+            sys.stdout.flush()
     except BrokenPipeError:
         _leave_pipe()
         raise Exit(DONE) from None

@@ -12,7 +12,7 @@ import msgspec
 from delta_sidecar.cli.failures import say_line
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
-from delta_sidecar.errors import DeltaSidecarError
+from delta_sidecar.errors import DeltaSidecarError, SparkError
 from delta_sidecar.lake.sync_job import SyncJob, SyncReport, SyncStep, keep_in_sync
 from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.session import spark_session
@@ -39,6 +39,7 @@ class Session:
             )
             self.spark = self.stack.enter_context(own)
             self.progress.watch(self.spark)
+            self.progress.say(f"{self.job.way.strategy.value} into {self.job.target}")
         return self.spark
 
 
@@ -77,20 +78,26 @@ def _follow(job: SyncJob, order: Order, session: Session, progress: Progress) ->
     with stopped_by_signals() as stop:
         is_first = True
 
-        def once() -> SyncReport:
+        def once() -> None:
             nonlocal is_first
-            report = job.run(
-                session.get,
-                full=order.full and is_first,
-                progress=progress.say,
-                on_step=_teller(order),
-                stop=stop.is_set,
-            )
+            try:
+                report = job.run(
+                    session.get,
+                    full=order.full and is_first,
+                    progress=progress.say,
+                    on_step=_teller(order),
+                    stop=stop.is_set,
+                )
+            except SparkError:
+                if not stop.is_set():
+                    raise
+                # The signal went to Spark's process, too.
+                say_line("stopped in the middle of a step, which the next run repeats", {})
+                return
             is_first = False
             if report.steps:
                 _tell(report, order.as_json)
-            progress.say(f"version {report.version} is there, waiting for the next one")
-            return report
+            progress.say(f"the target has version {report.version}; waiting for the next one")
 
         def failed(error: DeltaSidecarError, delay: float) -> None:
             say_line(f"{error}; trying again in {delay:.0f} s", job.storage_options or {})

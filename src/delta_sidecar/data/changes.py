@@ -159,7 +159,8 @@ class ChangeReader:
         except MissingDataError:
             raise MissingDataError(
                 f"the changes of version {changed.version} are gone: {changed.file.path!r} or its deletion vector is "
-                f"missing, perhaps vacuumed; restore it, or start after version {changed.version}"
+                "missing, perhaps vacuumed; restore it, or read the table as a whole and then the changes after it (a "
+                "cursor: reset it)"
             ) from None
 
     def promised_rows(self, changed: ChangedFile, /) -> int:

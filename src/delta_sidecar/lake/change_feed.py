@@ -18,8 +18,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
+from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from delta_sidecar.data.change_files import TIMESTAMP, TYPE, VERSION
 from delta_sidecar.data.changed_schema import check_schemas
@@ -28,6 +31,7 @@ from delta_sidecar.errors import (
     DeltaSidecarError,
     InputError,
     NoChangeFeedError,
+    ObjectNotFoundError,
     OptionError,
     OtherTableError,
     SchemaChangedError,
@@ -39,6 +43,7 @@ from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.change_range import ChangeRange, TableState, change_range, still_there
 from delta_sidecar.log.commit_changes import changes_of_commit
 from delta_sidecar.log.file_keys import KeyMaker
+from delta_sidecar.log.log_names import commit_name
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.log.travel import commit_info, milliseconds_of, version_from, version_until
 from delta_sidecar.pipeline.failures import spark_failures
@@ -185,10 +190,22 @@ class FeedRange:
         return inside if isinstance(inside, int) else meta.last_modified_ms
 
 
+def commit_digest(head: Snapshot, version: int) -> str | None:
+    """A digest of what a commit says of itself; None if it is no longer in the log, or says nothing."""
+    try:
+        meta = head.store.head(f"{head.dialect.directory}/{commit_name(version)}")
+    except ObjectNotFoundError:
+        return None
+    info = commit_info(head.commits, meta)
+    return None if info is None else blake2b(msgspec.json.encode(info, order="sorted"), digest_size=16).hexdigest()
+
+
 def feed_range(head: Snapshot, options: CdfReadOptions, cursor: CdfCursor | None, needs_feed: bool = True) -> FeedRange:
     """The versions that the options mean on a table whose newest version is `head`."""
     if cursor is not None:
         cursor.check_table(head.metadata.id, head.store.root_uri)
+        if cursor.last_commit is not None and cursor.last_version <= head.version:
+            cursor.check_commit(commit_digest(head, cursor.last_version), head.store.root_uri)
     start, end = _start(head, options, cursor), _end(head, options)
     state = TableState(head.version, head.protocol, head.metadata)
     if start is None:
@@ -348,7 +365,8 @@ class CdfReadResult:
             raise OptionError("these changes were read without a cursor: give cursor_store and dataset_name")
         if self.end < self.start:
             return cursors.load(name)
-        return cursors.advance(name, self.end, table_id=self.table_id)
+        commit = commit_digest(self.range.head, self.end)
+        return cursors.advance(name, self.end, table_id=self.table_id, commit=commit)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,10 @@ from uuid import uuid4
 import msgspec
 
 from delta_sidecar.errors import OptionError
+from delta_sidecar.log.actions import TransactionLine
+from delta_sidecar.log.commits import CommitBytes
+from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.pipeline.written import MarkedCommit, find_marked, records_of, total_of
 from delta_sidecar.storage.store import Store
 
@@ -25,6 +29,9 @@ TOKEN: Final = "sidecar.token"
 OPERATION: Final = "sidecar.operation"
 LINEAGE: Final = "sidecar.lineage"
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})+")
+
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,8 @@ class CommitMark:
         for name, value in self.user.items():
             if name.startswith(OURS):
                 raise OptionError(f"the commit metadata key {name!r} is not for users: {OURS}* are our own")
+            if any(_SURROGATE.search(text) for text in (name, value) if isinstance(text, str)):
+                raise OptionError(f"the commit metadata {name!r} has lone surrogates: no text; leave them out")
             if not isinstance(value, str | int | float | bool | None):
                 raise OptionError(f"the commit metadata {name} is a {type(value).__name__}; give text, numbers, flags")
 
@@ -108,12 +117,26 @@ class FoundCommit:
     files: int
     bytes: int
     removed_files: int
+    inserted: int | None
+    updated: int | None
+    deleted: int | None
 
 
 def find_commit(store: Store, after: int, mark: CommitMark) -> FoundCommit | None:
     """The commit with a mark, among those after a version; None if there is none."""
     found = find_marked(store, after, mark.is_in)
     return None if found is None else _sum_up(found)
+
+
+def has_transaction(store: Store, app_id: str, version: int) -> bool:
+    """Whether a commit that is still in the log has a transaction."""
+    commits = CommitBytes(store)
+    return any(
+        line.txn is not None and (line.txn.appId, line.txn.version) == (app_id, version)
+        for meta in list_log(store, 0).commits.values()
+        for lines in decode_lines(commits.blocks(meta), TransactionLine, meta.path)
+        for line in lines
+    )
 
 
 def _sum_up(found: MarkedCommit) -> FoundCommit:
@@ -124,4 +147,7 @@ def _sum_up(found: MarkedCommit) -> FoundCommit:
         len(adds),
         sum(add.size or 0 for add in adds),
         found.count_removed(),
+        found.count_of("numTargetRowsInserted", "numOutputRows"),
+        found.count_of("numTargetRowsUpdated", "numUpdatedRows"),
+        found.count_of("numTargetRowsDeleted", "numDeletedRows"),
     )

@@ -49,6 +49,8 @@ class CursorTarget(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest version of the source that the target's log says it has."""
     holds: str | None = None
     """Which rows it has, by strategy and filter: a sync by another one would not make it what that one promises."""
+    version: int | None = None
+    """Its own version after the last step."""
 
 
 class CdfCursor(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,9 @@ class CdfCursor(msgspec.Struct, frozen=True, kw_only=True):
     """When the cursor came there: ISO 8601, in UTC."""
     table_id: str | None = None
     """The id of the table, from its metadata."""
+    last_commit: str | None = None
+    """A digest of what the commit of the last version says of itself: a copy of the table that went another way since
+    has the same id, and another commit there."""
     planned_version: int | None = None
     """The version at which a step that has begun will end. Whoever repeats it ends it there, too."""
     target: CursorTarget | None = None
@@ -83,7 +88,16 @@ class CdfCursor(msgspec.Struct, frozen=True, kw_only=True):
         if None not in (self.table_id, table_id) and self.table_id != table_id:
             raise OtherTableError(
                 f"cursor {self.dataset_name!r} belongs to table {self.table_id}, but at {where} is table {table_id}, "
-                "made in its place; reset the cursor to begin with the new one"
+                "made in its place; begin again with all its rows (reset the cursor; for a sync: full)"
+            )
+
+    def check_commit(self, digest: str | None, where: str) -> None:
+        """`OtherTableError` if the last version is another commit now; None for one that is no longer there."""
+        if None not in (self.last_commit, digest) and self.last_commit != digest:
+            raise OtherTableError(
+                f"cursor {self.dataset_name!r} is at version {self.last_version} of {where}, which is another commit "
+                "now: an older copy was put in its place, and written since; begin again with all its rows (reset the "
+                "cursor; for a sync: full)"
             )
 
 
@@ -94,6 +108,7 @@ class _Stored(msgspec.Struct, frozen=True):
     last_version: int
     last_timestamp: str | None = None
     table_id: str | None = None
+    last_commit: str | None = None
     planned_version: int | None = None
     target: CursorTarget | None = None
 
@@ -165,7 +180,13 @@ class CdfCursorStore:
         return None if cursor is None or cursor.last_version == NOTHING_YET else cursor.next_version
 
     def advance(
-        self, name: str, version: int, *, table_id: str | None = None, target: CursorTarget | None = None
+        self,
+        name: str,
+        version: int,
+        *,
+        table_id: str | None = None,
+        commit: str | None = None,
+        target: CursorTarget | None = None,
     ) -> CdfCursor:
         """Move a cursor forward to a version, and create it if there is none.
 
@@ -175,6 +196,7 @@ class CdfCursorStore:
             name: The cursor's name.
             version: The newest version that is dealt with.
             table_id: The id of the table. A cursor that has one already takes no other.
+            commit: A digest of the commit of that version (`commit_digest`).
             target: What the changes were applied to, where that is a Delta table.
 
         Returns:
@@ -202,7 +224,9 @@ class CdfCursorStore:
             if version == cursor.last_version:
                 return bound
             planned = None if (bound.planned_version or 0) <= version else bound.planned_version
-            return msgspec.structs.replace(bound, last_version=version, last_timestamp=_now(), planned_version=planned)
+            return msgspec.structs.replace(
+                bound, last_version=version, last_timestamp=_now(), last_commit=commit, planned_version=planned
+            )
 
         return self._changed(name, moved)
 
@@ -233,7 +257,7 @@ class CdfCursorStore:
 
     def reset(self, name: str, version: int | None = None) -> None:
         """Delete a cursor, so that its consumer begins with the whole table; or set it to a version, also an earlier
-        one. The cursor then belongs to whichever table it is used on next.
+        one. It stays with its table.
 
         Args:
             name: The cursor's name.
@@ -241,6 +265,7 @@ class CdfCursorStore:
 
         Raises:
             InputError: There is no such cursor, or the version is below 0.
+            CursorError: The cursor is that of a sync, and the version later than what its target has.
         """
         if version is not None and version < 0:
             raise InputError(f"a cursor cannot be set to version {version}; give 0 or more")
@@ -252,9 +277,24 @@ class CdfCursorStore:
         if version is None:
             self._store.delete(path)
             return
-        self._store.replace(
-            path, encode_cursor(CdfCursor(dataset_name=name, last_version=version, last_timestamp=_now())), None
+        try:
+            before = self.load(name)
+        except CursorError:
+            before = None  # Damaged: what it said is lost anyway.
+        if before is not None and before.target is not None and version > before.last_version:
+            raise CursorError(
+                f"cursor {name!r} is that of a sync whose target has version {before.last_version}; set to {version}, "
+                "the changes in between would never come there"
+            )
+        wanted = CdfCursor(
+            dataset_name=name,
+            last_version=version,
+            last_timestamp=_now(),
+            table_id=None if before is None else before.table_id,
+            target=None if before is None else before.target,
+            other={} if before is None else before.other,
         )
+        self._store.replace(path, encode_cursor(wanted), None)
 
     def names(self) -> Iterator[str]:
         """The names of all cursors, in order."""

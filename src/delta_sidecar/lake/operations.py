@@ -12,7 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from delta_sidecar.errors import (
@@ -24,7 +24,14 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UncertainCommitError,
 )
-from delta_sidecar.lake.commit_marks import CommitMark, LineageContext, Scalar, find_commit
+from delta_sidecar.lake.commit_marks import (
+    CommitMark,
+    FoundCommit,
+    LineageContext,
+    Scalar,
+    find_commit,
+    has_transaction,
+)
 from delta_sidecar.lake.conditional_put import check_conditional_put
 from delta_sidecar.lake.own_session import own_session, source_session
 from delta_sidecar.lake.policies import LakePolicy
@@ -43,6 +50,7 @@ from delta_sidecar.lake.policy_effects import (
     refuse_if_append_only,
     write_options,
 )
+from delta_sidecar.lake.sql_fragments import fragment, new_value
 from delta_sidecar.lake.table_schemas import (
     Unsigned,
     changes,
@@ -129,11 +137,15 @@ class WriteOutcome:
     """Stands in the commit's `userMetadata` as `sidecar.token`."""
     version: int | None = None
     rows: int | None = None
-    """Rows in the files that were added; None where the table keeps no statistics."""
+    """Rows in the files that were added, those included that were only copied; None without statistics."""
     files: int | None = None
     """Files that were added."""
     bytes: int | None = None
     removed_files: int | None = None
+    inserted: int | None = None
+    """Rows, as the commit says; None where it does not: a delete of whole files may not count them."""
+    updated: int | None = None
+    deleted: int | None = None
     attempts: int = 1
     conflicts: tuple[str, ...] = ()
     """What attempts that failed met."""
@@ -164,7 +176,7 @@ class MergeClause:
     Example:
         >>> from delta_sidecar.lake import MergeClause
         >>> print(MergeClause.update({"name": "s.name"}, condition="s.at > t.at").sql)
-        WHEN MATCHED AND (s.at > t.at) THEN UPDATE SET `name` = s.name
+        WHEN MATCHED AND (s.at > t.at) THEN UPDATE SET `name` = (s.name)
     """
 
     when: Literal["MATCHED", "NOT MATCHED", "NOT MATCHED BY SOURCE"]
@@ -200,7 +212,8 @@ class MergeClause:
 
     @property
     def sql(self) -> str:
-        when = self.when if self.condition is None else f"{self.when} AND ({self.condition})"
+        condition = None if self.condition is None else fragment("the condition of a merge clause", self.condition)
+        when = self.when if condition is None else f"{self.when} AND {condition}"
         return f"WHEN {when} THEN {self._action}"
 
     @property
@@ -212,11 +225,15 @@ class MergeClause:
         if self.then == "UPDATE":
             return f"UPDATE SET {_assignments(self.values)}"
         names = ", ".join(map(quoted, self.values))
-        return f"INSERT ({names}) VALUES ({', '.join(self.values.values())})"
+        return f"INSERT ({names}) VALUES ({', '.join(_values(self.values).values())})"
 
 
 def _assignments(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{quoted(name)} = {expression}" for name, expression in values.items())
+    return ", ".join(f"{quoted(name)} = {expression}" for name, expression in _values(values).items())
+
+
+def _values(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: new_value(f"the value of {name}", expression) for name, expression in values.items()}
 
 
 def ensure_table(
@@ -322,7 +339,7 @@ def write(
     replaces_schema = mode == "overwrite" and work.policy.schema.schema_mode == "overwrite"
 
     def statement(snapshot: Snapshot | None) -> None:
-        frame = source() if callable(source) else source
+        frame = _frame_of(source)
         if snapshot is None:
             snapshot, _ = work.existing_or_created(schema_of_table(frame))
             work.saw(snapshot)
@@ -371,7 +388,7 @@ def delete(
     """
     work = _Operation.begin(spark, table, "delete", policy, commit, storage_options)
     refuse_if_append_only(work.policy, "delete")
-    return work.run(work.sql(f"DELETE FROM {work.sql_name} WHERE {_condition(where)}"))
+    return work.run(work.sql(f"DELETE FROM {work.sql_name} WHERE {fragment('the condition', where)}"))
 
 
 def update(
@@ -412,7 +429,7 @@ def update(
     refuse_if_append_only(work.policy, "update")
     if not values:
         raise OptionError("update needs at least one column and its new value")
-    only = "" if where is None else f" WHERE {_condition(where)}"
+    only = "" if where is None else f" WHERE {fragment('the condition', where)}"
     return work.run(work.sql(f"UPDATE {work.sql_name} SET {_assignments(values)}{only}"))
 
 
@@ -460,15 +477,15 @@ def merge(
             refuse_if_append_only(work.policy, f"merge with {clause.then}")
     if work.policy.schema.schema_mode == "overwrite":
         raise OptionError('schema_mode = "overwrite" does not go with merge; Delta ignores it there')
-    whens = " ".join(clause.sql for clause in clauses)
+    whens, condition = " ".join(clause.sql for clause in clauses), fragment("the condition of the merge", on)
 
     def statement(snapshot: Snapshot | None) -> None:
         assert snapshot is not None
-        frame = source() if callable(source) else source
+        frame = _frame_of(source)
         work.check(snapshot)
         with work.failures(), source_session(frame, work.settings | work.commit_settings) as (session, view):
             work.asked = True
-            session.sql(f"MERGE INTO {work.sql_name} t USING {view} s ON {on} {whens}").collect()
+            session.sql(f"MERGE INTO {work.sql_name} t USING {view} s ON {condition} {whens}").collect()
 
     return work.run(statement)
 
@@ -509,7 +526,7 @@ def optimize(
     work = _Operation.begin(spark, table, "optimize", policy, commit, storage_options)
     if work.commit.once is not None:
         raise OptionError("optimize takes no batch_id: Delta would ignore it, and running it again changes no row")
-    only = "" if where is None else f" WHERE {_condition(where)}"
+    only = "" if where is None else f" WHERE {fragment('the condition', where)}"
     names = work.policy.write.zorder_by
     order = f" ZORDER BY ({', '.join(map(quoted, names))})" if names else ""
     run = work.sql(f"OPTIMIZE {work.sql_name}{only}{order}")
@@ -522,10 +539,11 @@ def optimize(
     return work.run(statement)
 
 
-def _condition(text: str) -> str:
-    if not text.strip():
-        raise OptionError("the condition is empty; write true to mean all rows")
-    return text
+def _frame_of(source: Frame) -> DataFrame:
+    frame = source() if callable(source) else source
+    if not hasattr(frame, "createOrReplaceTempView"):
+        raise OptionError(f"the source is a {type(frame).__name__}; give a DataFrame, or a function that returns one")
+    return frame
 
 
 def _some(lines: Sequence[str], most: int = 5) -> str:
@@ -666,29 +684,30 @@ class _Operation:
             return None
         found = find_commit(self.store, self.first.version, self.mark)
         if found is not None:
-            facts = (found.version, found.rows, found.files, found.bytes, found.removed_files)
-            return self._outcome("committed", *facts)
+            return self._outcome("committed", found)
         return self._outcome("done already") if self._is_in(load_table(self.store)) else None
 
     def _is_in(self, snapshot: Snapshot | None) -> bool:
-        """Whether the batch number is in the table."""
-        once = self.commit.once
-        if once is None or snapshot is None:
-            return False
-        known = transaction_version(snapshot, once[0])
-        return known is not None and known >= once[1]
+        """Whether the batch number is in the table.
 
-    def _outcome(
-        self,
-        state: OutcomeState,
-        version: int | None = None,
-        rows: int | None = None,
-        files: int | None = None,
-        size: int | None = None,
-        removed: int | None = None,
-    ) -> WriteOutcome:
+        Delta keeps the highest number of an application and skips all up to it. A lower one that the log does not
+        have was never committed, and Delta would drop its rows without a word: it is refused.
+        """
+        once = self.commit.once
+        known = None if once is None or snapshot is None else transaction_version(snapshot, once[0])
+        if once is None or known is None or known < once[1]:
+            return False
+        if known == once[1] or has_transaction(self.store, *once):
+            return True
+        raise InputError(
+            f"{self.table} has batch {known} of app_id {once[0]!r}, and the log does not show that batch {once[1]} was "
+            "committed: the numbers of an app_id must grow; give this one a higher number or another app_id"
+        )
+
+    def _outcome(self, state: OutcomeState, commit: FoundCommit | None = None) -> WriteOutcome:
         met = tuple(map(str, self.tried))
-        return WriteOutcome(state, self.mark.token, version, rows, files, size, removed, self.attempts, met)
+        outcome = WriteOutcome(state, self.mark.token, attempts=self.attempts, conflicts=met)
+        return outcome if commit is None else replace(outcome, **asdict(commit))
 
     def _may_retry(self, conflict: Conflict) -> bool:
         """Whether another attempt may be made; an error that says what changed if the table is another one now."""
@@ -732,8 +751,6 @@ class _Operation:
     def _with_index(self, outcome: WriteOutcome) -> WriteOutcome:
         if not self.commit.index or outcome.version is None:
             return outcome
-        from dataclasses import replace
-
         from delta_sidecar.pipeline.spark_build import build_index
 
         try:

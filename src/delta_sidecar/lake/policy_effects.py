@@ -193,7 +193,9 @@ def _is_simple(kind: DataType) -> bool:
 
 def _notes(policy: LakePolicy) -> Iterator[str]:
     for feature in policy.write.enable_features:
-        yield f"{feature} raises the table's protocol to {_FEATURES[feature][2]}: older readers or writers stop working"
+        needed = _FEATURES[feature][2]
+        older = "readers and writers" if "reader" in needed else "writers"
+        yield f"{feature} raises the table's protocol to {needed}, where it is lower: older {older} stop working"
     if policy.schema.column_mapping_mode is not None:
         yield "column mapping raises the table's protocol to reader 2 and writer 7: older ones stop working"
     if policy.write.stats_policy == "off":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -177,14 +178,23 @@ def register_tables(
     return list(made.values())
 
 
+_QUALIFIED: Final = re.compile(r"[.\"`]")
+
+
 def _opened(tables: Tables, storage_options: Mapping[str, str] | None) -> dict[str, DeltaTable]:
     if not isinstance(tables, Mapping):
         raise InputError(f"tables is a {type(tables).__name__}; it takes a mapping of names to locations or tables")
     by_place: dict[str, DeltaTable] = {}
     opened: dict[str, DeltaTable] = {}
+    names: dict[str, str] = {}
     for name, given in tables.items():
         if type(name) is not str or not name.strip():
             raise InputError(f"a table is to be called {name!r}; a name has one character at least")
+        if _QUALIFIED.search(name):
+            raise InputError(f"a table is to be called {name!r}; DataFusion takes dots and quotes for a schema's name")
+        other = names.setdefault(name.lower(), name)
+        if other != name:
+            raise InputError(f"{other!r} and {name!r} are one name to DataFusion, which ignores case; rename one")
         if isinstance(given, DeltaTable):
             opened[name] = given._held()
         else:

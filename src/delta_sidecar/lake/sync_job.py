@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+import msgspec
+
 from delta_sidecar.errors import (
     CleanedUpError,
     ConflictError,
@@ -45,6 +47,7 @@ from delta_sidecar.lake.change_feed import (
     FeedRange,
     SourceTable,
     check_names,
+    commit_digest,
     feed_range,
     result_of,
 )
@@ -293,6 +296,8 @@ class SyncJob:
         say(f"looking at {self.source}")
         steps: list[SyncStep] = []
         coming = self.next(full)
+        if not full and coming.range.is_empty and self._is_to_be_replaced():
+            full, coming = True, self.next(True)
         if dry_run:
             return self._report(True, coming.done, coming.range.head.version, _planned(coming), begun)
         if full:
@@ -346,6 +351,14 @@ class SyncJob:
             check_schema(found.schema, target.schema, self.target)
         return _Next(found, done, recovered, reached)
 
+    def _is_to_be_replaced(self) -> bool:
+        """Whether a replace is due although the source has nothing new: the target was made or changed otherwise."""
+        cursor = self.cursors.load(self.name)
+        target = snapshot_of_target(open_store(self.target, self.storage_options))
+        if self.way.strategy is not MergeStrategy.REPLACE or cursor is None or target is None:
+            return False
+        return cursor.target is None or (cursor.target.holds, cursor.target.version) != (self.holds, target.version)
+
     @property
     def _needs_feed(self) -> bool:
         return self.way.strategy is not MergeStrategy.REPLACE
@@ -370,6 +383,8 @@ class SyncJob:
         if cursor is None:
             return
         cursor.check_table(head.metadata.id, self.source)
+        if cursor.last_commit is not None and cursor.last_version <= head.version:
+            cursor.check_commit(commit_digest(head, cursor.last_version), self.source)
         newest = max(cursor.last_version, cursor.planned_version or 0)
         if newest > head.version:
             raise OtherTableError(
@@ -413,9 +428,12 @@ class SyncJob:
 
     def _move(self, found: FeedRange, version: int, reached: int | None) -> None:
         target = snapshot_of_target(open_store(self.target, self.storage_options))
-        known = CursorTarget(None if target is None else target.metadata.id, reached, self.holds)
+        known = CursorTarget(holds=self.holds, txn_version=reached)
+        if target is not None:
+            known = msgspec.structs.replace(known, table_id=target.metadata.id, version=target.version)
+        commit = commit_digest(found.head, version)
         try:
-            self.cursors.advance(self.name, version, table_id=found.table_id, target=known)
+            self.cursors.advance(self.name, version, table_id=found.table_id, commit=commit, target=known)
         except CursorError:
             # Another run of the same sync was faster, and has gone on.
             now = self.cursors.load(self.name)
@@ -479,7 +497,7 @@ def _doing(found: FeedRange, way: Way) -> str:
 
 
 def keep_in_sync(
-    run: Callable[[], SyncReport],
+    run: Callable[[], object],
     stop: threading.Event,
     interval: float,
     on_error: Callable[[DeltaSidecarError, float], None] | None = None,

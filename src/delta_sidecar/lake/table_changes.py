@@ -15,7 +15,7 @@ from delta_sidecar import arrays
 from delta_sidecar.data.change_files import TIMESTAMP, TYPE, VERSION
 from delta_sidecar.data.changes import change_schema
 from delta_sidecar.data.row_stream import RowStream
-from delta_sidecar.lake.change_feed import FEED_COLUMNS, CdfReadOptions, FeedRange, feed_range
+from delta_sidecar.lake.change_feed import FEED_COLUMNS, CdfReadOptions, FeedRange, commit_digest, feed_range
 from delta_sidecar.lake.cursors import CdfCursor, CdfCursorStore
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.evaluation import matching
@@ -37,7 +37,8 @@ class TableChanges:
         """Say that the changes are dealt with."""
         if self.found.is_empty:
             return self.cursors.load(self.name)
-        return self.cursors.advance(self.name, self.found.end, table_id=self.found.table_id)
+        commit = commit_digest(self.found.head, self.found.end)
+        return self.cursors.advance(self.name, self.found.end, table_id=self.found.table_id, commit=commit)
 
 
 def changes_by_cursor(

@@ -134,6 +134,7 @@ _FATAL_CONDITIONS: Final = frozenset(
         "DIVIDE_BY_ZERO",
         "ARITHMETIC_OVERFLOW",
         "UNSUPPORTED_TABLE_CHANGE",
+        "USER_RAISED_EXCEPTION",
         "PARSE_SYNTAX_ERROR",
     )
 )

@@ -47,6 +47,8 @@ def spark_failures(what: str) -> Iterator[None]:
         condition, line = condition_and_line(text)
         kind = InputError if condition.startswith(_INPUT) else SparkError
         raise kind(f"{what}: {line}") from error
+    except ConnectionError as error:
+        raise SparkError(f"{what}: Spark's Java process has ended; run it again") from error
 
 
 def own_error(text: str) -> DeltaSidecarError | None:

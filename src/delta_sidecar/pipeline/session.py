@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +75,8 @@ def spark_session(
     try:
         yield session
     finally:
-        session.stop()
+        with suppress(Exception):  # Its process may be gone: a signal reaches all of a process group.
+            session.stop()
 
 
 def session_settings(

@@ -5,8 +5,9 @@ A batch marks its commit with a token (`userMetadata` of the commit), so it is f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -55,6 +56,15 @@ class MarkedCommit:
     commits: CommitBytes
     checkpoint: int
     """The newest checkpoint that was listed beside it; -1 if there is none."""
+    info: Mapping[str, Any]
+    """Its `commitInfo`."""
+
+    def count_of(self, *names: str) -> int | None:
+        """The first of these figures that the commit's metrics have."""
+        metrics = self.info.get("operationMetrics")
+        told = metrics if isinstance(metrics, dict) else {}
+        found = next((told[name] for name in names if name in told), None)
+        return int(found) if isinstance(found, str) and found.isdigit() else None
 
     def adds(self) -> list[Add]:
         return list(_adds(self.commits, self.file))
@@ -70,10 +80,11 @@ def find_marked(store: Store, after: int, is_ours: Callable[[str], bool]) -> Mar
     commits = CommitBytes(store)
     for version in sorted(listing.commits, reverse=True):
         meta = listing.commits[version]
-        text = (commit_info(commits, meta) or {}).get("userMetadata") if version > after else None
+        info = (commit_info(commits, meta) or {}) if version > after else {}
+        text = info.get("userMetadata")
         if isinstance(text, str) and is_ours(text):
             checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
-            return MarkedCommit(version, meta, commits, checkpoint)
+            return MarkedCommit(version, meta, commits, checkpoint, info)
     return None
 
 
