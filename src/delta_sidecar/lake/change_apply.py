@@ -17,7 +17,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -304,7 +304,12 @@ def applied(changes: CdfReadResult, target: TargetTable, way: Way) -> AppliedCha
     def attempt() -> AppliedChanges:
         with _failures(changes.source.uri, target.uri):
             application.run(target.snapshot())
-        return target.written(changes.end, at) or AppliedChanges(changes.end, None, False)
+        done = target.written(changes.end, at) or AppliedChanges(changes.end, None, False)
+        if way.overwrite and done.version is None:
+            # An overwrite by the same version carries no transaction, which Delta would skip.
+            now = target.snapshot()
+            return replace(done, version=None if now is None else now.version, was_there=False)
+        return done
 
     def committed() -> AppliedChanges | None:
         # An overwrite by the same version does not show by its transaction; made twice, it is the same.

@@ -209,6 +209,23 @@ def test_what_marks_one_commit_reaches_no_other(table: SparkTable) -> None:
     assert spark.conf.get(USER_METADATA, None) is None
 
 
+def test_a_batch_below_the_last_one_is_done_already_or_refused(table: SparkTable) -> None:
+    """Delta would skip it without a word."""
+    spark, root = table.spark, str(table.root)
+    for batch in (1, 5):
+        numbered = CommitOptions(app_id="job", batch_id=batch)
+        outcome = write(spark, root, rows(table, batch, batch + 1), policy=PLAIN, commit=numbered)
+        assert (outcome.state, outcome.inserted) == ("committed", 1)
+    for batch in (1, 5):
+        numbered = CommitOptions(app_id="job", batch_id=batch)
+        assert write(spark, root, rows(table, 0, 9), policy=PLAIN, commit=numbered).state == "done already"
+    with pytest.raises(InputError, match="the numbers of an app_id must grow"):
+        write(spark, root, rows(table, 3, 4), policy=PLAIN, commit=CommitOptions(app_id="job", batch_id=3))
+    assert ids(table) == [1, 5]
+    with pytest.raises(OptionError, match="the source is a str"):
+        write(spark, root, "rows", policy=PLAIN)  # type: ignore[arg-type]
+
+
 def test_a_commit_that_was_made_although_it_failed_is_found(table: SparkTable, monkeypatch: pytest.MonkeyPatch) -> None:
     real = operations.own_session
 

@@ -233,6 +233,35 @@ def test_a_merge_is_made_once(table: SparkTable, tmp_path: Path, monkeypatch: py
     assert_same(table, target)
 
 
+def test_a_replace_is_made_where_the_target_is_another(table: SparkTable, tmp_path: Path) -> None:
+    """Also if the source has nothing new."""
+    source(table, rows=4)
+    target = tmp_path / "copy"
+    given: dict[str, Any] = {"strategy": "append", "change_filter": "inserts_only"}
+    sync(table.spark, table.root, target, **given)
+    table.sql("DELETE FROM {t} WHERE id = 2")
+    sync(table.spark, table.root, target, **given)
+    (step,) = sync(table.spark, table.root, target, strategy="replace").steps
+    assert step.kind == "snapshot"
+    assert_same(table, target)
+    assert sync(table.spark, table.root, target, strategy="replace").steps == ()
+
+
+def test_a_source_that_went_another_way_is_noticed(table: SparkTable, tmp_path: Path) -> None:
+    source(table, rows=4)
+    target = tmp_path / "copy"
+    shutil.copytree(table.root, tmp_path / "older")
+    table.sql("DELETE FROM {t} WHERE id = 2")
+    sync(table.spark, table.root, target, key=["id"])
+    shutil.rmtree(table.root)
+    shutil.move(tmp_path / "older", table.root)
+    table.sql("DELETE FROM {t} WHERE id = 0", "DELETE FROM {t} WHERE id = 1")
+    with pytest.raises(OtherTableError, match="is another commit now"):
+        sync(table.spark, table.root, target, key=["id"])
+    sync(table.spark, table.root, target, key=["id"], full=True)
+    assert_same(table, target)
+
+
 def version_of(table: Path) -> int | None:
     return DeltaTable(table).version() if DeltaTable.is_deltatable(table) else None
 
