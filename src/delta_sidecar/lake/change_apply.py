@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,7 +28,6 @@ from delta_sidecar.errors import (
     InputError,
     OptionError,
     SchemaChangedError,
-    TableNotFoundError,
     UnknownColumnError,
     UnsupportedTypeError,
 )
@@ -37,16 +35,14 @@ from delta_sidecar.lake.change_feed import FEED_COLUMNS, CdfReadResult, ChangeFi
 from delta_sidecar.lake.own_session import source_session
 from delta_sidecar.lake.policy_effects import TXN_APP, TXN_VERSION
 from delta_sidecar.listing.live_files import live_rows
-from delta_sidecar.log.actions import TransactionLine
-from delta_sidecar.log.commits import CommitBytes
-from delta_sidecar.log.discovery import list_log
-from delta_sidecar.log.lines import decode_lines
-from delta_sidecar.log.snapshot import Snapshot, load_snapshot
-from delta_sidecar.log.travel import commit_info, transaction_version
+from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.log.travel import transaction_version
+from delta_sidecar.pipeline.bucketed_table import NEEDS_MAPPING, load_table
 from delta_sidecar.pipeline.conflicts import Conflict, RetryPolicy, until_committed
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options
+from delta_sidecar.pipeline.written import MarkedCommit, find_transaction
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import canonical_uri
@@ -57,8 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _PUTS: Final = f"{TYPE} IN ('insert', 'update_postimage')"
-_NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
-_INSERTED: Final = ("numTargetRowsInserted", "numOutputRows")
 
 
 class MergeStrategy(Enum):
@@ -231,7 +225,7 @@ class TargetTable:
 
     def snapshot(self) -> Snapshot | None:
         """The newest version; None if there is no table."""
-        return snapshot_of_target(self.store)
+        return load_table(self.store)
 
     def written(self, version: int, before: int) -> AppliedChanges | None:
         """What the commit with a transaction says; None if the target does not have it."""
@@ -239,7 +233,8 @@ class TargetTable:
         reached = None if now is None else transaction_version(now, self.app_id)
         if reached is None or reached < version:
             return None
-        return _commit_with(self.store, self.app_id, version, before) or AppliedChanges(version, None, True)
+        commit = find_transaction(self.store, before, self.app_id, version)
+        return AppliedChanges(version, None, True) if commit is None else _told(version, commit)
 
     def transaction(self, version: int) -> dict[str, str]:
         """Settings of a session whose next statement carries a transaction."""
@@ -253,39 +248,14 @@ class TargetTable:
         return writer.option("txnAppId", self.app_id).option("txnVersion", str(version))
 
 
-def snapshot_of_target(store: Store) -> Snapshot | None:
-    """The newest version of a table; None if there is no table."""
-    try:
-        return load_snapshot(store)
-    except TableNotFoundError:
-        return None
-
-
-def _commit_with(store: Store, app_id: str, version: int, before: int) -> AppliedChanges | None:
-    """What the commit after `before` with the transaction says of its rows."""
-    listing = list_log(store, before + 1)
-    commits = CommitBytes(store)
-    for number in sorted(listing.commits):
-        meta = listing.commits[number]
-        if number > before and any(
-            line.txn is not None and line.txn.appId == app_id and line.txn.version == version
-            for lines in decode_lines(commits.blocks(meta), TransactionLine, meta.path)
-            for line in lines
-        ):
-            return _told(version, number, commit_info(commits, meta) or {})
-    return None
-
-
-def _told(end: int, version: int, info: Mapping[str, Any]) -> AppliedChanges:
-    metrics = info.get("operationMetrics")
-    told = metrics if isinstance(metrics, dict) else {}
-
-    def number(*names: str) -> int | None:
-        found = next((told[name] for name in names if name in told), None)
-        return int(found) if isinstance(found, str) and found.isdigit() else None
-
+def _told(end: int, commit: MarkedCommit) -> AppliedChanges:
     return AppliedChanges(
-        end, version, False, number(*_INSERTED), number("numTargetRowsUpdated"), number("numTargetRowsDeleted")
+        end,
+        commit.version,
+        False,
+        commit.count_of("numTargetRowsInserted", "numOutputRows"),
+        commit.count_of("numTargetRowsUpdated"),
+        commit.count_of("numTargetRowsDeleted"),
     )
 
 
@@ -445,7 +415,7 @@ class _Application:
         """Into a new table, or one that becomes as new: partitioned as the source is."""
         partitions = self.changes.range.at_end.metadata.partitionColumns
         chosen = [name for name in partitions if name in self.columns]
-        if any(_NEEDS_MAPPING.search(name) for name in self.columns):
+        if any(NEEDS_MAPPING.search(name) for name in self.columns):
             writer = writer.option("delta.columnMapping.mode", "name")
         (writer.partitionBy(*chosen) if chosen else writer).save(self.target.path)
 

@@ -15,10 +15,6 @@ from uuid import uuid4
 import msgspec
 
 from delta_sidecar.errors import OptionError
-from delta_sidecar.log.actions import TransactionLine
-from delta_sidecar.log.commits import CommitBytes
-from delta_sidecar.log.discovery import list_log
-from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.pipeline.written import MarkedCommit, find_marked, records_of, total_of
 from delta_sidecar.storage.store import Store
 
@@ -126,17 +122,6 @@ def find_commit(store: Store, after: int, mark: CommitMark) -> FoundCommit | Non
     """The commit with a mark, among those after a version; None if there is none."""
     found = find_marked(store, after, mark.is_in)
     return None if found is None else _sum_up(found)
-
-
-def has_transaction(store: Store, app_id: str, version: int) -> bool:
-    """Whether a commit that is still in the log has a transaction."""
-    commits = CommitBytes(store)
-    return any(
-        line.txn is not None and (line.txn.appId, line.txn.version) == (app_id, version)
-        for meta in list_log(store, 0).commits.values()
-        for lines in decode_lines(commits.blocks(meta), TransactionLine, meta.path)
-        for line in lines
-    )
 
 
 def _sum_up(found: MarkedCommit) -> FoundCommit:

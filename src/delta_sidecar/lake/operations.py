@@ -30,7 +30,6 @@ from delta_sidecar.lake.commit_marks import (
     LineageContext,
     Scalar,
     find_commit,
-    has_transaction,
 )
 from delta_sidecar.lake.conditional_put import check_conditional_put
 from delta_sidecar.lake.own_session import own_session, source_session
@@ -66,6 +65,7 @@ from delta_sidecar.pipeline.conflicts import Conflict, RetryClass, describe_atte
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import hadoop_options, spark_uri
 from delta_sidecar.pipeline.reach import check_reach
+from delta_sidecar.pipeline.written import find_transaction
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket_columns import literal, quoted
@@ -697,7 +697,7 @@ class _Operation:
         known = None if once is None or snapshot is None else transaction_version(snapshot, once[0])
         if once is None or known is None or known < once[1]:
             return False
-        if known == once[1] or has_transaction(self.store, *once):
+        if known == once[1] or find_transaction(self.store, -1, *once) is not None:
             return True
         raise InputError(
             f"{self.table} has batch {known} of app_id {once[0]!r}, and the log does not show that batch {once[1]} was "

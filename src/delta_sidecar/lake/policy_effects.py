@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 from delta_sidecar.errors import InputError, OptionError, UnknownColumnError, did_you_mean
 from delta_sidecar.lake.policies import Feature, LakePolicy
 from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.pipeline.bucketed_table import NEEDS_MAPPING
 from delta_sidecar.storage.uri import parse_location
 from delta_sidecar.values.bucket_columns import quoted
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField, StructType
@@ -63,7 +64,6 @@ _LONELY_LOG_STORES: Final = (
 )
 """LogStores that do not coordinate drivers on S3."""
 _SIMPLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def check_plain_names(policy: LakePolicy, schema: StructType) -> None:
     if policy.schema.column_mapping_mode is not None:
         return
     for path, _ in _leaves(schema):
-        if odd := [part for part in path if _NEEDS_MAPPING.search(part)]:
+        if odd := [part for part in path if NEEDS_MAPPING.search(part)]:
             raise InputError(f'column {odd[0]!r} needs column mapping; set column_mapping_mode = "name" in the policy')
 
 

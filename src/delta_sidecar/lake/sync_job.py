@@ -37,7 +37,6 @@ from delta_sidecar.lake.change_apply import (
     applied,
     check_schema,
     check_vacant,
-    snapshot_of_target,
     strategy_of,
     txn_app_id,
 )
@@ -61,6 +60,7 @@ from delta_sidecar.lake.cursors import (
 )
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.log.travel import transaction_version
+from delta_sidecar.pipeline.bucketed_table import load_table
 from delta_sidecar.pipeline.conflicts import RetryPolicy
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options
@@ -328,7 +328,7 @@ class SyncJob:
         beyond the source.
         """
         cursor = self.cursors.load(self.name)
-        target = snapshot_of_target(open_store(self.target, self.storage_options))
+        target = load_table(open_store(self.target, self.storage_options))
         head = load_snapshot(open_store(self.source, self.storage_options))
         reached = None if target is None else transaction_version(target, self._app_id(head))
         if full:
@@ -354,7 +354,7 @@ class SyncJob:
     def _is_to_be_replaced(self) -> bool:
         """Whether a replace is due although the source has nothing new: the target was made or changed otherwise."""
         cursor = self.cursors.load(self.name)
-        target = snapshot_of_target(open_store(self.target, self.storage_options))
+        target = load_table(open_store(self.target, self.storage_options))
         if self.way.strategy is not MergeStrategy.REPLACE or cursor is None or target is None:
             return False
         return cursor.target is None or (cursor.target.holds, cursor.target.version) != (self.holds, target.version)
@@ -427,7 +427,7 @@ class SyncJob:
         return SyncStep("recovered", max(0, first), last)
 
     def _move(self, found: FeedRange, version: int, reached: int | None) -> None:
-        target = snapshot_of_target(open_store(self.target, self.storage_options))
+        target = load_table(open_store(self.target, self.storage_options))
         known = CursorTarget(holds=self.holds, txn_version=reached)
         if target is not None:
             known = msgspec.structs.replace(known, table_id=target.metadata.id, version=target.version)

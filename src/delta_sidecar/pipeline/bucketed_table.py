@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _log = logging.getLogger(__name__)
-_NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def create_statement(
 
 def _mapping(schema: StructType) -> dict[str, str]:
     """Names that Parquet does not take need column mapping."""
-    odd = any(_NEEDS_MAPPING.search(name) for name in _names(schema))
+    odd = any(NEEDS_MAPPING.search(name) for name in _names(schema))
     return {"delta.columnMapping.mode": "name"} if odd else {}
 
 

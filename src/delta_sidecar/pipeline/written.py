@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from delta_sidecar.log.actions import Add, FileLine
+from delta_sidecar.log.actions import Add, FileLine, TransactionLine
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.lines import decode_lines
@@ -49,7 +49,7 @@ _STATS = msgspec.json.Decoder(_Records)
 
 @dataclass(frozen=True, slots=True)
 class MarkedCommit:
-    """A commit that was found by what its `userMetadata` says."""
+    """A commit that was found by its mark: what its `userMetadata` says, or its transaction."""
 
     version: int
     file: ObjectMeta
@@ -69,6 +69,11 @@ class MarkedCommit:
     def adds(self) -> list[Add]:
         return list(_adds(self.commits, self.file))
 
+    def has_transaction(self, app_id: str, version: int) -> bool:
+        lines = decode_lines(self.commits.blocks(self.file), TransactionLine, self.file.path)
+        found = (line.txn for block in lines for line in block if line.txn is not None)
+        return any((txn.appId, txn.version) == (app_id, version) for txn in found)
+
     def count_removed(self) -> int:
         lines = decode_lines(self.commits.blocks(self.file), FileLine, self.file.path)
         return sum(line.remove is not None for block in lines for line in block)
@@ -76,16 +81,25 @@ class MarkedCommit:
 
 def find_marked(store: Store, after: int, is_ours: Callable[[str], bool]) -> MarkedCommit | None:
     """The newest commit after a version whose `userMetadata` is ours; None if there is none."""
-    listing = list_log(store, after + 1)
-    commits = CommitBytes(store)
-    for version in sorted(listing.commits, reverse=True):
+
+    def is_marked(commit: MarkedCommit) -> bool:
+        text = commit.info.get("userMetadata")
+        return isinstance(text, str) and is_ours(text)
+
+    return next(filter(is_marked, _newest_first(store, after)), None)
+
+
+def find_transaction(store: Store, after: int, app_id: str, version: int) -> MarkedCommit | None:
+    """The commit after a version that has a transaction; None if the log does not show it."""
+    return next((c for c in _newest_first(store, after) if c.has_transaction(app_id, version)), None)
+
+
+def _newest_first(store: Store, after: int) -> Iterator[MarkedCommit]:
+    listing, commits = list_log(store, after + 1), CommitBytes(store)
+    checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
+    for version in sorted((v for v in listing.commits if v > after), reverse=True):
         meta = listing.commits[version]
-        info = (commit_info(commits, meta) or {}) if version > after else {}
-        text = info.get("userMetadata")
-        if isinstance(text, str) and is_ours(text):
-            checkpoint = listing.checkpoints[0].version if listing.checkpoints else -1
-            return MarkedCommit(version, meta, commits, checkpoint, info)
-    return None
+        yield MarkedCommit(version, meta, commits, checkpoint, commit_info(commits, meta) or {})
 
 
 def find_written(store: Store, after: int, token: str, bucket_column: str) -> Written | None:
