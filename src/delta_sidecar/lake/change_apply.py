@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from delta_sidecar.errors import (
     UnsupportedTypeError,
 )
 from delta_sidecar.lake.change_feed import FEED_COLUMNS, CdfReadResult, ChangeFilter, feed_failures
-from delta_sidecar.lake.own_session import source_session
+from delta_sidecar.lake.own_session import source_session, view_of
 from delta_sidecar.lake.policy_effects import TXN_APP, TXN_VERSION
 from delta_sidecar.listing.live_files import live_rows
 from delta_sidecar.log.snapshot import Snapshot
@@ -424,7 +423,7 @@ class _Application:
         if not self.way.key:
             return
         keys = ", ".join(map(quoted, self.way.key))
-        with _view(self.changes.frame) as rows:
+        with view_of(self.changes.frame) as rows:
             found = self.changes.source.spark.sql(
                 f"SELECT to_json(struct({keys}), map('ignoreNullFields', 'false')) AS k FROM {rows} "
                 f"GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
@@ -541,17 +540,6 @@ def _refusal(key: Sequence[str], of: str, why: str) -> str:
     columns = ", ".join(f"{of}{quoted(name)}" for name in key)
     begin, end = literal("delta_sidecar.errors.DuplicateKeyError: key "), literal(f" {why}\n")
     return f"raise_error(concat({begin}, to_json(struct({columns}), map('ignoreNullFields', 'false')), {end}))"
-
-
-@contextmanager
-def _view(frame: DataFrame) -> Iterator[str]:
-    """A frame under a name that SQL can use, for the time of a block."""
-    name = f"sidecar_{uuid.uuid4().hex}"
-    frame.createOrReplaceTempView(name)
-    try:
-        yield name
-    finally:
-        frame.sparkSession.catalog.dropTempView(name)
 
 
 @contextmanager

@@ -42,11 +42,17 @@ def source_session(frame: DataFrame, settings: Mapping[str, str]) -> Iterator[tu
 
     The view is dropped at the end: on classic Spark a clone copies views when it first needs one.
     """
-    name = f"sidecar_source_{uuid4().hex}"
+    with view_of(frame) as name, own_session(frame.sparkSession, settings) as session:
+        yield session, name
+
+
+@contextmanager
+def view_of(frame: DataFrame) -> Iterator[str]:
+    """A frame under a name that SQL can use, for the time of a block."""
+    name = f"sidecar_{uuid4().hex}"
     frame.createOrReplaceTempView(name)
     try:
-        with own_session(frame.sparkSession, settings) as session:
-            yield session, name
+        yield name
     finally:
         frame.sparkSession.catalog.dropTempView(name)
 

@@ -35,6 +35,10 @@ class SparkTable:
         reader = self.spark.read.format("delta")
         return (reader if version is None else reader.option("versionAsOf", version)).load(str(self.root))
 
+    def views(self) -> list[str]:
+        """The views of ours that are left in the session; other tests leave theirs."""
+        return [row.viewName for row in self.spark.sql("SHOW VIEWS LIKE 'sidecar_*'").collect()]
+
     def log_names(self) -> list[str]:
         return sorted(path.name for path in (self.root / "_delta_log").iterdir())
 

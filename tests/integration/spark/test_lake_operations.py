@@ -86,7 +86,7 @@ def test_each_operation_tells_its_own_commit(table: SparkTable, monkeypatch: pyt
     assert [mark.get("sidecar.operation") for mark in marks(table)] == [
         "create table", "write", "delete", "merge", "update", "optimize",
     ]  # fmt: skip
-    assert spark.catalog.listTables() == []
+    assert table.views() == []
     table.check()
 
 
