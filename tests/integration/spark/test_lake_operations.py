@@ -256,6 +256,24 @@ def test_what_the_source_raises_is_not_tried_again(table: SparkTable) -> None:
     assert calls == [1]
 
 
+def test_rows_whose_expression_fails_are_no_uncertain_commit(table: SparkTable) -> None:
+    """Spark fails before it commits, so there is nothing to look for: the input is wrong, and the error says so."""
+    from pyspark.sql.functions import udf
+
+    write(table.spark, table.root, rows(table, 0, 4), policy=PLAIN)
+    failing = udf(lambda number: 1 // (number - 2), "bigint")
+    sources = {
+        "raise_error": rows(table, 0, 4).selectExpr("if(id = 2, raise_error('no such row'), id) AS id", "p"),
+        "udf": rows(table, 0, 4).withColumn("id", failing("id")),
+        "cast": rows(table, 0, 4).selectExpr("CAST(concat(p, 'x') AS BIGINT) AS id", "p"),
+    }
+    for name, source in sources.items():
+        with pytest.raises(InputError) as told:
+            write(table.spark, table.root, source, policy=PLAIN)
+        assert not isinstance(told.value, UncertainCommitError), name
+    assert ids(table) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("place", ["memory://here/table"])
 def test_a_place_that_spark_does_not_reach_is_refused(table: SparkTable, place: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists only in this process"):
