@@ -30,7 +30,11 @@ def age(root: Path, days: int) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "single"),
-    [pytest.param("classic", True, marks=pytest.mark.long), ("classic", False), ("v2", False)],
+    [
+        pytest.param("classic", True, marks=pytest.mark.long),
+        ("v2", False),
+        pytest.param("classic", False, marks=pytest.mark.long),
+    ],
 )
 def test_vacuum_and_log_cleanup_leave_the_index_alone(table: SparkTable, policy: str, single: bool) -> None:
     table.sql(
