@@ -341,7 +341,7 @@ def test_a_missing_engine_says_how_to_install_it(
     name: str, call: str, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=f"^{name} is not installed; pip install 'delta-sidecar\\[engines\\]'$"):
+    with pytest.raises(InputError, match=f"^{name} is not installed; run: pip install 'delta-sidecar\\[engines\\]'$"):
         getattr(table, call)()
 
 

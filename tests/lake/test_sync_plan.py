@@ -99,7 +99,7 @@ def test_other_tables_are_refused(job: SyncJob, source: LogBuilder, tmp_path: Pa
     log.commit(txn(txn_app_id(load_snapshot(open_store(source.root)).metadata.id, job.target, job.name), 1))
     assert planned(job) == (2, 2, False, None)
     appending = job_of(source.root, job.target, [], "append", job.state, None, "include_all", None, None)
-    refused(appending, OptionError, r"another strategy or filter made \(rows\)")
+    refused(appending, OptionError, r"another strategy or filter \(rows\)")
     job.cursors.advance(job.name, 2)
     source.cleanup(0)
     (source.log / f"{2:020}.json").unlink()
