@@ -326,9 +326,9 @@ def test_bad_input_is_one_line(table: DeltaTable) -> None:
     for way in ("auto", "files", "dataset"):
         for wanted in (["id", "s", "id"], ["p", "p"]):
             for call in (table.to_duckdb, table.to_polars):
-                with pytest.raises(InputError, match=f"columns has '{wanted[0]}' twice: .* ask for it once$"):
+                with pytest.raises(InputError, match=f"columns names '{wanted[0]}' twice, .* name each column once$"):
                     call(columns=wanted, way=way)
-    with pytest.raises(InputError, match="columns has 'id' twice"):
+    with pytest.raises(InputError, match="columns names 'id' twice"):
         table.to_datafusion(SessionContext(), "t", columns=["id", "id"])
     with pytest.raises(InputError, match="connection is a str; it takes what duckdb"):
         table.to_duckdb("memory")  # type: ignore[arg-type]

@@ -185,7 +185,7 @@ class _Rows:
             try:
                 fitted.append((fit.record(record, self.parser.fields), fit))
             except TwiceNamed as error:
-                # What this line showed is told by the next one that does: this one has no row to tell it.
+                # This line has no row to report its problems; the next line that has the same ones does.
                 self.parser.report.known = known
                 self.bad.append(BadRecord(line, str(error)))
                 return
