@@ -35,7 +35,7 @@ from benchmarks.workloads import (
 LATENCY_S = 0.030
 TAKEN = 100
 CORE_COLUMNS = ["path", "size", "modification_time", "partition"]
-"""What a listing reads of a core part: the map of partition values is told by the typed ones."""
+"""What a listing reads of a core part: the typed partition values replace the map."""
 _LOWEST = ("0", "0.0", "''")
 """Below every bound of the measures, by their types in turn."""
 _EXPLAIN = "from delta_sidecar.cli.main import run; run()"

@@ -27,7 +27,7 @@ Flags: TypeAlias = "NDArray[np.bool_]"
 
 @cache
 def streaming_pool() -> pa.MemoryPool | None:
-    """The memory pool of batches that are made on one thread and let go on another; None for Arrow's own.
+    """The memory pool of batches that are made on one thread and released on another; None for Arrow's own.
 
     Arrow's usual pool (mimalloc) answers that by holding twice the memory that jemalloc does. The pool of the process
     is not ours to set; that of our batches is.

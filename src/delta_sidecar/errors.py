@@ -87,15 +87,15 @@ class FeedStartsLaterError(NoChangeFeedError):
 
 
 class OtherTableError(InputError):
-    """Another table is in the place of the one that a cursor belongs to."""
+    """The table at this location is not the one that the cursor belongs to."""
 
 
 class CursorError(InputError):
-    """A cursor would go back, moved meanwhile, or is damaged."""
+    """A cursor would move back, was moved by another run, or is damaged."""
 
 
 class DuplicateKeyError(InputError):
-    """Several rows have the same key, but a merge by key needs a row for each."""
+    """Several rows have the same key, but a merge needs one row per key."""
 
 
 class PredicateError(InputError):
@@ -206,7 +206,7 @@ class ConflictError(DeltaSidecarError):
 
 
 class TableChangedError(ConflictError):
-    """Another writer changed the schema or the partitioning while a write was at work; nothing was written."""
+    """Another writer changed the schema or the partitioning during a write; nothing was written."""
 
 
 class SparkError(DeltaSidecarError):
@@ -214,7 +214,7 @@ class SparkError(DeltaSidecarError):
 
 
 class UncertainCommitError(SparkError):
-    """A write failed in a way that leaves open whether it was, or will be, committed. Its commit was not found."""
+    """A write failed, and it is unclear whether it was, or will be, committed. Its commit was not found."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -56,7 +56,7 @@ class Settings:
             known = _FIELD_OF.get(name.lower())
             if known is None:
                 near = did_you_mean(name, OPTION_NAMES)
-                raise OptionError(f"unknown {source} {name!r}{near}; known are {', '.join(OPTION_NAMES)}")
+                raise OptionError(f"unknown {source} {name!r}{near}; known: {', '.join(OPTION_NAMES)}")
             changes[known] = _parse(known, value, f"{source} {name}")
         return replace(self, **changes)
 

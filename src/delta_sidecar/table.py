@@ -478,9 +478,9 @@ class DeltaTable:
         file_column: str | None = None,
     ) -> RowStream:
         """The rows as a stream of Arrow batches; reading starts before all files are listed. Of a pyarrow expression,
-        the part that the reader understands skips files; the whole expression filters the rows. With `file_column`, the
-        rows have one more column, of that name: which file each is from, as `file_uris` says it. `columns` and
-        `predicate` may name it."""
+        the part that the reader understands skips files; the whole expression filters the rows. `file_column` adds a
+        column of that name, with the file that each row is from, as `file_uris` names it; `columns` and `predicate` may
+        name it."""
         return self._access.matching_rows([predicate], columns, limit, file_column=file_column)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -613,9 +613,9 @@ class DeltaTable:
         predicate: Predicate | None = None,
         allow_out_of_range: bool = False,
     ) -> pa.RecordBatchReader:
-        """The rows of `changes`, with the arguments of `deltalake`. Of a starting version and a starting timestamp the
-        later one counts; an ending version is used before an ending timestamp. With `allow_out_of_range`, a range that
-        begins after the newest version has no rows instead of being an error."""
+        """The rows of `changes`, with the arguments of `deltalake`. If both a starting version and a starting timestamp
+        are given, the later one counts; an ending version takes precedence over an ending timestamp. With
+        `allow_out_of_range`, a range that begins after the newest version has no rows instead of being an error."""
         from delta_sidecar.log import travel
 
         start = starting_version
@@ -640,23 +640,23 @@ class DeltaTable:
         columns: Sequence[str] | None = None,
         way: str = "auto",
     ) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of DuckDB, over the files that may hold a matching one.
+        """The rows as a DuckDB relation, over the files that may hold a matching row.
 
         Nothing is registered on the connection; the relation stays valid as long as the connection does.
 
         Args:
-            connection: What `duckdb.connect` gives; DuckDB's default connection if not given.
+            connection: What `duckdb.connect` returns; DuckDB's default connection if not given.
             predicate: A condition as SQL text, tuples, or a pyarrow expression, with the meaning it has in
-                `to_batches`: files that cannot match are left out, and of the others all rows that do not.
+                `to_batches`: files that cannot match are skipped, and rows that do not match are left out.
             columns: The columns, in the order wanted; all of them if not given.
             way: `files` for DuckDB's own Parquet scanner over the list of files, `dataset` for rows of this library's
-                reader, `auto` for the files where they alone give the rows. `engine_plan` tells which, and why.
+                reader, `auto` for the files if they alone give the rows. `engine_plan` says which, and why.
 
         Raises:
             InputError: DuckDB is not installed, or `connection` is not a DuckDB connection.
             PredicateError: The predicate cannot be parsed or does not fit the schema.
             UnknownColumnError: There is no such column.
-            UnsupportedTableError: `way` is `files`, and these do not give the rows.
+            UnsupportedTableError: `way` is `files`, and the files alone do not give the rows.
             CorruptDataError: A file is missing or broken.
 
         Example:
@@ -675,19 +675,19 @@ class DeltaTable:
         columns: Sequence[str] | None = None,
         way: str = "auto",
     ) -> pl.LazyFrame:
-        """The rows as a lazy frame of Polars, over the files that may hold a matching one.
+        """The rows as a lazy Polars frame, over the files that may hold a matching row.
 
         Args:
             predicate: As in `to_duckdb`.
             columns: The columns, in the order wanted; all of them if not given.
             way: `files` for Polars' own Parquet scanner over the list of files, `dataset` for rows of this library's
-                reader, `auto` for the files where they alone give the rows.
+                reader, `auto` for the files if they alone give the rows.
 
         Raises:
             InputError: Polars is not installed.
             PredicateError: The predicate cannot be parsed or does not fit the schema.
             UnknownColumnError: There is no such column.
-            UnsupportedTableError: `way` is `files`, and these do not give the rows.
+            UnsupportedTableError: `way` is `files`, and the files alone do not give the rows.
             CorruptDataError: A file is missing or broken.
 
         Example:
@@ -709,14 +709,14 @@ class DeltaTable:
         *,
         file_column: str | None = None,
     ) -> None:
-        """Register the table in a session of DataFusion; a table of that name is replaced.
+        """Register the table in a DataFusion session; a table of that name is replaced.
 
         Args:
             ctx: The session.
             name: The table's name in SQL.
             predicate: As in `to_duckdb`.
             columns: The columns, in the order wanted; all of them if not given.
-            file_column: The name of a column more, which says which file each row is from, as `file_uris` does.
+            file_column: The name of an extra column with the file that each row is from, as `file_uris` names it.
 
         Raises:
             InputError: DataFusion is not installed, or `ctx` is not a `SessionContext`.
@@ -743,7 +743,7 @@ class DeltaTable:
         way: str = "auto",
     ) -> EnginePlan:
         """How an engine (`duckdb`, `polars` or `datafusion`) would read the table, and why: `print` shows it. If the
-        engine may read files, they are listed and their footers looked at, as the engine's own call does.
+        engine may read files, this lists them and reads their footers, as the engine's own call does.
 
         Example:
             >>> from delta_sidecar import DeltaTable
@@ -763,13 +763,15 @@ class DeltaTable:
     create = _NotOffered(f"{_WRITERS}, or `sidecar ingest`, which creates the table it fills")
     create_checkpoint = _NotOffered(f"{_WRITERS}, or `sidecar maintain --only checkpoint`")
     create_write_transaction = _NotOffered("use the deltalake package, or write files with Spark or `sidecar ingest`")
-    delete = _NotOffered(f"{_WRITERS} (DELETE FROM)")
+    delete = _NotOffered(f"{_WRITERS} (DELETE FROM), or delta_sidecar.lake.delete")
     generate = _NotOffered(f"{_WRITERS} (GENERATE symlink_format_manifest)")
-    merge = _NotOffered(f"{_WRITERS} (MERGE INTO)")
+    merge = _NotOffered(f"{_WRITERS} (MERGE INTO), or delta_sidecar.lake.merge")
     optimize = _NotOffered(f"{_WRITERS} (OPTIMIZE), or `sidecar maintain`")
     repair = _NotOffered("use the deltalake package, or FSCK REPAIR TABLE on Databricks")
     restore = _NotOffered(f"{_WRITERS} (RESTORE TABLE); load_as_version reads an older version")
-    update = _NotOffered(f"{_WRITERS} (UPDATE); update_incremental reads the newest version")
+    update = _NotOffered(
+        f"{_WRITERS} (UPDATE), or delta_sidecar.lake.update; update_incremental reads the newest version"
+    )
     vacuum = _NotOffered(f"{_WRITERS} (VACUUM), or `sidecar maintain`")
 
 

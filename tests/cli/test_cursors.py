@@ -87,7 +87,7 @@ def test_the_cursor_stays_if_not_all_is_written(log: LogBuilder, tmp_path: Path)
     assert (nothing.code, nothing.out) == (0, "")
     assert "nothing is new" in nothing.err
     assert not (tmp_path / "none.parquet").exists()
-    assert_refused(invoke("changes", log.root, "--cursor", "mine", *given, tmp_path / "rows.parquet"), "move it away")
+    assert_refused(invoke("changes", log.root, "--cursor", "mine", *given, tmp_path / "rows.parquet"), "move it")
     assert pq.read_table(tmp_path / "rows.parquet").num_rows == 4
     assert not (log.root / "_sidecar_state").exists()
 
@@ -98,7 +98,7 @@ def test_what_has_no_answer_is_one_line(log: LogBuilder, tmp_path: Path) -> None
     shutil.rmtree(log.root / "_delta_log")
     assert_refused(changes(log), "no Delta table")
     LogBuilder(log.root).metadata({"k": "long"}, (), {"delta.enableChangeDataFeed": "true"}, table_id="other").commit()
-    assert_refused(changes(log), "made in its place", "reset the cursor")
+    assert_refused(changes(log), "is now table", "reset the cursor")
     feed_table(tmp_path / "off", **{"delta.enableChangeDataFeed": "false"}).commit()
     assert_refused(invoke("changes", tmp_path / "off", "--cursor", "mine"), "no change feed")
 

@@ -68,6 +68,21 @@ def test_explain_says_what_an_index_would_save(table: Path) -> None:
     assert "sidecar build" not in indexed
 
 
+@pytest.mark.parametrize("checkpoint", [0, None])
+def test_explain_of_an_older_version_names_an_index_that_helps(tmp_path: Path, checkpoint: int | None) -> None:
+    builder = LogBuilder(tmp_path).metadata({"x": "long"})
+    builder.commit(*(add(f"{x}.parquet", size=5, stats=stats_of(x)) for x in range(4)))
+    if checkpoint is not None:
+        builder.checkpoint()
+    builder.commit(add("4.parquet", size=5, stats=stats_of(4))).commit(add("5.parquet", size=5, stats=stats_of(5)))
+    older = ("explain", tmp_path, "--version", "1", "--where", "x >= 2")
+    assert invoke("build", tmp_path).code == 0
+    advice = re.search(r"sidecar build (\S+) --version (\d+)", invoke(*older).out)
+    assert advice
+    assert invoke("build", advice[1], "--version", advice[2]).code == 0
+    assert invoke(*older).out.startswith("reads 1 of 1 part, ")
+
+
 def test_explain_before_it_runs_says_at_most(table: Path) -> None:
     assert DeltaTable(table).scan_files("x >= 2").explain().startswith("reads at most ")
     build_index(open_store(str(table)))

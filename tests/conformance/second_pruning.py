@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a column in a file, row group or part. `nan`: the bounds do not tell of NaN."""
+    """What is known of a column in a file, row group or part. `nan`: the bounds say nothing about NaN."""
 
     min: Any = None
     max: Any = None

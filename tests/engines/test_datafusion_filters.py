@@ -154,5 +154,5 @@ def test_an_unknown_function_of_floats_is_refused(tables: dict[str, Any]) -> Non
 
 
 def test_other_data_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match=r"a Table is no delta_sidecar\.DeltaTable; register other data on"):
+    with pytest.raises(InputError, match=r"a Table is not a delta_sidecar\.DeltaTable; register other data on"):
         QueryBuilder().register("t", pa.table({"id": [1]}))  # type: ignore[arg-type]

@@ -145,9 +145,9 @@ def test_places_at_azure(uri: str, options: dict[str, str], url: str, tmp_path: 
 @pytest.mark.parametrize(
     ("uri", "options", "why"),
     [
-        ("az://lake/t", {}, "does not say its storage account"),
-        ("az://lake/t", {"account_name": "devstoreaccount1", "use_emulator": "true"}, "at an endpoint of its own"),
-        ("az://lake/t", {"account_name": "a", "endpoint": "http://127.0.0.1:1"}, "at an endpoint of its own"),
+        ("az://lake/t", {}, "does not name its storage account"),
+        ("az://lake/t", {"account_name": "devstoreaccount1", "use_emulator": "true"}, "at a custom endpoint"),
+        ("az://lake/t", {"account_name": "a", "endpoint": "http://127.0.0.1:1"}, "at a custom endpoint"),
         ("s3://lake/t", {}, "Kusto cannot reach s3://lake/t"),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_engine_and_why_it_was_chosen_are_told(tmp_path: Path) -> None:
     LogBuilder(tmp_path).commit(add("a"), add("b"))
     done = invoke("build", tmp_path)
     assert done.code == 0
-    assert "2 files: built in one process; Spark builds more than 5,000,000" in done.out
+    assert "2 files: built in one process; Spark is used above 5,000,000" in done.out
     told = json.loads(invoke("build", tmp_path, "--full", "--engine", "process", "--json").out)
     assert (told["engine"], told["reason"]) == ("process", "2 files: built in one process; as requested")
 

@@ -117,7 +117,7 @@ def test_the_engine_is_chosen_by_the_number_of_files(tmp_path: Path) -> None:
         options = BuildOptions(full=True, engine=engine, limits=BuildLimits(process_files=limit))  # type: ignore[arg-type]
         return build_index(store, options=options, whole=lambda build: built.append(build.reason) or [])  # type: ignore[func-returns-value]
 
-    assert done(129).reason == f"{files} files: built in one process; Spark builds more than 129"
+    assert done(129).reason == f"{files} files: built in one process; Spark is used above 129"
     assert done(128).engine == "spark"
     assert done(0, "process").reason == f"{files} files: built in one process; as requested"
     assert done(10**6, "spark").engine == "spark"

@@ -33,7 +33,7 @@ def test_a_mark_is_known_by_its_token_alone() -> None:
 
 
 def test_what_is_not_for_users_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"'sidecar.token' is not for users"):
+    with pytest.raises(OptionError, match=r"'sidecar.token' is reserved"):
         CommitMark("write", {"sidecar.token": "x"})
     with pytest.raises(OptionError, match="the commit metadata a is a list"):
         CommitMark("write", {"a": []})  # type: ignore[dict-item]

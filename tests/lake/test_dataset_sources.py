@@ -103,9 +103,9 @@ def test_what_is_open_already(root: Path) -> None:
     stream = open_dataset(table.to_reader())
     assert isinstance(stream, OneShotDataset)
     assert open_dataset(stream) is stream
-    with pytest.raises(OptionError, match="a DeltaTable is open already"):
+    with pytest.raises(OptionError, match="a DeltaTable is already open"):
         open_dataset(DeltaTable(root), DatasetSourceOptions(delta_version=1))
-    with pytest.raises(InputError, match="a int is no Arrow stream and no dataset"):
+    with pytest.raises(InputError, match="a int is neither an Arrow stream nor a dataset"):
         open_dataset(7)
 
 

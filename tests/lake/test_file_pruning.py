@@ -173,11 +173,11 @@ def test_the_index_spares_files(tmp_path: Path) -> None:
             "PartitionFilter on 'p' has no operator '<'; it has =, !=, in, not in",
         ),
         (lambda: PartitionFilter("p", "in", "abc"), "in on 'p' takes a list of values, not 'abc'"),
-        (lambda: PartitionFilter("", "=", "a"), "a PartitionFilter has the column ''"),
+        (lambda: PartitionFilter("", "=", "a"), "the column of a PartitionFilter is ''"),
         (lambda: StatsFilter("x", "in", [1]), "StatsFilter on 'x' has no operator 'in'"),
         (lambda: StatsFilter("x", "<", None), "< on 'x' has no value; only = and != take None"),
         (lambda: StatsFilter("x", "<", 1, "int"), "cast of 'x' is 'int'; it takes one of long, double"),
-        (lambda: StatsFilter("x", "<", "1.5", "long"), "'1.5', the value for 'x', is no long"),
+        (lambda: StatsFilter("x", "<", "1.5", "long"), "'1.5', the value for 'x', is not a long"),
         (lambda: FilePruningPolicy([StatsFilter("x", "<", 1)]), "partition_filters takes PartitionFilter objects"),  # type: ignore[list-item]
     ],
 )
@@ -191,12 +191,16 @@ def test_filters_that_mean_nothing_are_refused(make: Any, message: str) -> None:
     [
         (PartitionFilter("nope", "=", 1), UnknownColumnError, "no column 'nope'"),
         (StatsFilter("a.c", "=", 1), UnknownColumnError, "no column 'a.c'"),
-        (PartitionFilter("x", "=", 1), PredicateError, r"'x' is no partition column \(partition columns here: p, q\)"),
+        (
+            PartitionFilter("x", "=", 1),
+            PredicateError,
+            r"'x' is not a partition column \(partition columns here: p, q\)",
+        ),
         (StatsFilter("p", "=", "a"), PredicateError, "'p' is a partition column and has no statistics"),
         (PartitionFilter("q", "=", "ten"), PredicateError, "column q is integer: 'ten'"),
         (PartitionFilter("q", "=", ""), PredicateError, "column q is integer: ''"),
         (StatsFilter("x", "<", "ten"), PredicateError, "column x is long: 'ten'"),
-        (StatsFilter("s", "<", "5", "long"), PredicateError, "its bounds are in the order of texts"),
+        (StatsFilter("s", "<", "5", "long"), PredicateError, "its bounds are in the order of text"),
         (StatsFilter("a", "=", 1), PredicateError, "column a is struct"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_write_policy_that_makes_no_sense_is_refused(given: dict[str, Any], sa
 def test_other_policies_that_make_no_sense_are_refused() -> None:
     with pytest.raises(OptionError, match="drivers 'two' is not one of one, many"):
         DeltaMutationPolicy(drivers="two")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="log_store counts only"):
+    with pytest.raises(OptionError, match="log_store applies only"):
         DeltaMutationPolicy(log_store="x.Y")
     with pytest.raises(OptionError, match="'perhaps'"):
         DeltaMutationPolicy(require_conditional_put="perhaps")  # type: ignore[arg-type]

@@ -94,9 +94,9 @@ def test_columns_of_a_policy_must_be_in_the_table_and_of_a_fitting_type() -> Non
         PolicyEffects.of(written(partition_by=("day",)), base)
     with pytest.raises(InputError, match=r"partition_by names l of type array<long>"):
         PolicyEffects.of(written(partition_by=("l",)), base)
-    with pytest.raises(InputError, match=r"zorder_by names l of type array<long>, which cannot be used so"):
+    with pytest.raises(InputError, match=r"zorder_by names l of type array<long>, which cannot be used there"):
         PolicyEffects.of(written(zorder_by=("l",)), base)
-    with pytest.raises(InputError, match=r"stats_columns names flag of type boolean, which cannot be used so"):
+    with pytest.raises(InputError, match=r"stats_columns names flag of type boolean, which cannot be used there"):
         PolicyEffects.of(written(stats_policy="explicit", stats_columns=("flag",)), base)
     with pytest.raises(InputError, match=r"zorder_by names flag, which has no statistics"):
         PolicyEffects.of(written(zorder_by=("flag",), stats_max_columns=1), base)
@@ -120,7 +120,7 @@ def test_columns_of_a_policy_must_be_in_the_table_and_of_a_fitting_type() -> Non
             None,
             "Delta ignores it in an append",
         ),
-        (LakePolicy(schema=DeltaSchemaPolicy(schema_mode="overwrite")), "overwrite", "a", "does not go with"),
+        (LakePolicy(schema=DeltaSchemaPolicy(schema_mode="overwrite")), "overwrite", "a", "cannot be used with"),
     ],
 )
 def test_what_delta_would_ignore_in_a_write_is_refused(

@@ -203,7 +203,7 @@ def test_nothing_is_registered_if_one_table_cannot_be(root: Path, tmp_path: Path
 
 def test_other_arguments_are_refused(root: Path) -> None:
     context = SessionContext()
-    with pytest.raises(InputError, match="a table is to be called ' '"):
+    with pytest.raises(InputError, match="a table cannot be called ' '"):
         register_tables(context, {" ": root})
     with pytest.raises(InputError, match="tables is a list"):
         register_tables(context, [root])  # type: ignore[arg-type]

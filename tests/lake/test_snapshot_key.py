@@ -47,7 +47,7 @@ def test_the_key_of_an_open_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("version", [-1, True, "3", 2.0, None])
 def test_what_is_no_version_is_refused(version: object) -> None:
-    with pytest.raises(InputError, match="it takes a whole number from 0 on"):
+    with pytest.raises(InputError, match="it takes a whole number of 0 or more"):
         SnapshotKey("events", version)  # type: ignore[arg-type]
 
 

@@ -68,9 +68,9 @@ def test_differences_are_told_column_by_column() -> None:
     before = made(("a", "long", True), ("b", "string", True), ("c", "string", True))
     after = made(("b", "string", False), ("a", "integer", True), ("d", "date", True))
     assert differences(before, after) == [
-        "column a is BIGINT expected and INT in the table",
-        "column b is nullable expected and NOT NULL in the table",
-        "column c STRING is expected and not in the table",
-        "column d DATE is in the table and not expected",
+        "column a: BIGINT expected, INT in the table",
+        "column b: nullable expected, NOT NULL in the table",
+        "column c: STRING expected, none in the table",
+        "column d: none expected, DATE in the table",
     ]
-    assert changes(before, before, ["a"], []) == ["it was partitioned by a and is now by nothing"]
+    assert changes(before, before, ["a"], []) == ["partitioned by a before, by nothing now"]

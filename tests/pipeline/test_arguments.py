@@ -60,7 +60,7 @@ def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("table", "bad_rows"), [("t", "t"), ("t", "t/bad"), ("lake/t", "lake")])
 def test_bad_rows_have_a_table_of_their_own(tmp_path: Path, table: str, bad_rows: str) -> None:
     """Cleaning up the outer table would delete the files of the inner one."""
-    with pytest.raises(OptionError, match="neither inside the other"):
+    with pytest.raises(OptionError, match="neither inside the target table"):
         ingest(tmp_path / "a.csv", tmp_path / table, "ts", bad_rows=tmp_path / bad_rows)
 
 

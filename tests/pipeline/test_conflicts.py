@@ -113,7 +113,7 @@ def test_a_condition_of_delta_counts_over_what_the_text_quotes() -> None:
 def test_what_was_tried_is_in_the_error() -> None:
     attempt = failing(lost(), lost("DELTA_PROTOCOL_CHANGED"), lost(), lost())
     tried: list[Conflict] = []
-    with pytest.raises(ConflictError, match=r"all of 4 attempts failed: 3 × another writer added .*, 1 × ") as caught:
+    with pytest.raises(ConflictError, match=r"all 4 attempts failed: 3 × another writer added .*, 1 × ") as caught:
         until_committed(attempt, lambda: None, policy([]), what="t", tried=tried)
     assert caught.value.conflicts == tuple(map(str, tried))
     assert [conflict.kind for conflict in tried] == [Kind.APPEND, Kind.PROTOCOL, Kind.APPEND, Kind.APPEND]

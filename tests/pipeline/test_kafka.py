@@ -103,7 +103,7 @@ def test_topics_by_pattern() -> None:
     found = source("kafka://broker/", options={"subscribepattern": "ev.*"})
     assert found.reader_options["subscribePattern"] == "ev.*"
     assert "subscribe" not in found.reader_options
-    with pytest.raises(InputError, match="one of them"):
+    with pytest.raises(InputError, match="not both"):
         source(options={"subscribePattern": "ev.*"})
 
 

@@ -1,4 +1,4 @@
-"""The stream of files: its order, its columns, its limit, its plan and what it tells of itself."""
+"""The stream of files: its order, its columns, its limit, its plan and what it reports."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def indexed(builder: LogBuilder, single: bool = False, **options: Any) -> BuildR
 def file(
     number: int, values: Mapping[str, Any] | None = None, partition: Mapping[str, str | None] | None = None
 ) -> AddFile:
-    """A file of one row; what it holds is told by its stats."""
+    """A file of one row; its stats say what it holds."""
     bounds = dict(values or {})
     stats = {"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": dict.fromkeys(bounds, 0)}
     return add(f"f{number}.parquet", size=number, partition=partition or {}, stats=stats)

@@ -78,10 +78,10 @@ timestamp = option(
     "--timestamp", metavar="TIME", section=VERSION, help="The version at this time, such as 2026-02-10T22:00:00Z."
 )
 pinned = together(version, timestamp)
-cursor = option("--cursor", metavar="NAME", section=CURSOR, help="Go on where this cursor is, and move it.")
+cursor = option("--cursor", metavar="NAME", section=CURSOR, help="Continue from this cursor, and move it.")
 state = option(
     "--state", metavar="DIR", section=CURSOR, shell_complete=complete_place,
-    help="Where cursors are (default: beside the table).",
+    help="Where cursors are (default: the table's directory).",
 )  # fmt: skip
 as_json = option("--json", "json", is_flag=True, section=OUTPUT, help="Print one JSON object per line.")
 output = together(

@@ -1,4 +1,4 @@
-"""`sidecar changes --cursor` and `sidecar cursors`: consumers that go on where they stopped."""
+"""`sidecar changes --cursor` and `sidecar cursors`: consumers that continue where they stopped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cursors_at(table: str | None, state: str | None, storage_options: Mapping[st
     if state is not None:
         return CdfCursorStore(state, storage_options)
     if table is None:
-        raise OptionError("name the table that the cursors are beside, or their place with --state")
+        raise OptionError("name the table that holds the cursors, or their location with --state")
     return CdfCursorStore(state_beside(table), storage_options)
 
 
@@ -41,7 +41,7 @@ def print_by_cursor(
     """Print or write what is new since the cursor. It moves when everything is written."""
     if sink.path is not None and not peek and os.path.isfile(sink.path):
         raise OptionError(
-            f"{sink.path} is there: with a cursor, changes that it holds come only once; move it away, or name another"
+            f"{sink.path} already exists, and its changes would not come again; move it, or name another file"
         )
     changes = changes_by_cursor(table, cursors, name, options, where, columns)
     if changes.found.is_empty:
@@ -72,5 +72,5 @@ def _cells(cursor: CdfCursor) -> list[str]:
 def reset_cursor(cursors: CdfCursorStore, name: str, version: int | None) -> None:
     """Delete a cursor, or set it to a version."""
     cursors.reset(name, version)
-    what = "deleted: it begins with all rows" if version is None else f"at version {version}"
+    what = "deleted: the next run starts with all rows" if version is None else f"at version {version}"
     write_facts([(name, what)])

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How Kusto gets at the files, and whether the text may say it all."""
+    """How Kusto reads the files, and whether the text may hold secrets."""
 
     kind: str = "none"
     with_secrets: bool = False
@@ -36,7 +36,7 @@ class Access:
             raise click.UsageError("--sas-file has no effect without --with-secrets")
 
     def token(self) -> str | None:
-        """The SAS token out of a file, the storage options or the environment; None unless it is asked for."""
+        """The SAS token from a file, the storage options or the environment; None unless it is asked for."""
         if not self.with_secrets:
             return None
         if self.sas_file is not None:
@@ -51,7 +51,8 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the file {path} cannot be read: {getattr(error, 'strerror', None) or 'no text'}") from None
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise InputError(f"the file {path} cannot be read: {reason}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def print_queries(
     limits: Limits,
     as_json: bool,
 ) -> None:
-    """Print the queries, with a line between two of them; with `as_json` an object a line."""
+    """Print the queries, with an empty line between them; with `as_json`, one object per line."""
     made = queries(
         table,
         where,

@@ -44,7 +44,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, wanted: b
     cls=Group,
     invoke_without_command=True,
     help="List the files of a Delta table, read its rows, and build the index that makes both fast.",
-    epilog="Exit codes: 0 success, 1 unexpected error, 2 fixable error, 130 Ctrl-C, 143 SIGTERM.",
+    epilog="Exit codes: 0 ok, 1 unexpected, 2 fixable error, 130 Ctrl-C, 143 SIGTERM.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
 )
 @click.option(
@@ -153,7 +153,7 @@ _RANGE, _CURSOR = "Range", arguments.CURSOR
     short_help="Print the rows that versions changed.",
     help="Print the rows that versions changed, oldest first, with what happened to each. The table needs a change "
     "feed (delta.enableChangeDataFeed).\n\n"
-    "With --cursor, print what is new since the last time. The first time, print all rows as inserts, unless --from or "
+    "With --cursor, print what is new since the last run. The first run prints all rows as inserts, unless --from or "
     "--since names the first version.",
     epilog="Example: sidecar changes ./events --from 5 --json",
 )
@@ -165,7 +165,7 @@ _RANGE, _CURSOR = "Range", arguments.CURSOR
 )
 @arguments.cursor
 @arguments.state
-@option("--peek", is_flag=True, section=_CURSOR, help="Leave the cursor where it is.")
+@option("--peek", is_flag=True, section=_CURSOR, help="Do not move the cursor.")
 @arguments.where
 @arguments.columns
 @arguments.output
@@ -214,20 +214,27 @@ def changes(
 
 @app.command(
     short_help="List or reset the cursors of consumers.",
-    help="List the cursors of `sidecar changes` and `sidecar sync`, or reset one: its consumer then begins again.",
+    help="List the cursors of `sidecar changes` and `sidecar sync`, or reset one: its consumer then starts over.",
     epilog="Example: sidecar cursors reset ./events --cursor reports",
 )
 @argument("action", "list|reset", "What to do.", type=click.Choice(["list", "reset"]))
 @argument(
     "table",
     "[TABLE]",
-    "The table that the cursors are beside; not needed with --state.",
+    "The table that holds the cursors; not needed with --state.",
     required=False,
     shell_complete=arguments.complete_place,
 )
-@arguments.cursor
+@option("--cursor", metavar="NAME", section=_CURSOR, help="The cursor to reset.")
 @arguments.state
-@option("--to", "version", type=click.IntRange(min=0), metavar="N", section=_CURSOR, help="Reset it to version N.")
+@option(
+    "--to",
+    "version",
+    type=click.IntRange(min=0),
+    metavar="N",
+    section=_CURSOR,
+    help="Set it to version N (default: delete it).",
+)
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
@@ -285,7 +292,8 @@ def explain(
     with _opened(source, verbose) as opened:
         from delta_sidecar.cli.reports import explain as report
 
-        report(opened, where, limit, columns, stats, json)
+        is_pinned = source.version is not None or source.timestamp is not None
+        report(opened, where, limit, columns, stats, json, is_pinned)
 
 
 @app.command(
@@ -366,18 +374,18 @@ _KUSTO = "Kusto"
     metavar="FILE",
     section=_KUSTO,
     shell_complete=arguments.complete_file,
-    help="Holds the token; else AZURE_STORAGE_SAS_TOKEN.",
+    help="File with the token (or AZURE_STORAGE_SAS_TOKEN).",
 )
 @option("--uri-prefix", metavar="URL", section=_KUSTO, help="The table's directory, as Kusto reaches it.")
 @option("--max-query-bytes", default="1MB", metavar="SIZE", section=_KUSTO, help="Split longer queries (1MB).")
-@option("--max-uris", type=click.IntRange(min=1), metavar="N", section=_KUSTO, help="Files of one query at most.")
+@option("--max-uris", type=click.IntRange(min=1), metavar="N", section=_KUSTO, help="Maximum files per query.")
 @option(
     "--max-branches",
     type=click.IntRange(min=1),
     default=100,
     metavar="N",
     section=_KUSTO,
-    help="Partition values of one query at most (100).",
+    help="Maximum partition values per query (100).",
 )
 @arguments.as_json
 @arguments.verbose
@@ -401,7 +409,7 @@ def kql(
     verbose: bool,
 ) -> None:
     if ddl is not None and (where is not None or source.version is not None or source.timestamp is not None):
-        raise click.UsageError("--ddl makes a table of all rows of the newest version; leave --where and versions out")
+        raise click.UsageError("--ddl reads all rows of the newest version; leave out --where and versions")
     secrets = dict(source.storage_options)
     with _working(verbose, secrets):
         from delta_sidecar.cli.kql import Access, Limits, print_command, print_queries
@@ -429,24 +437,28 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
     "NAME/path/below/the/root. Stops with SIGTERM or Ctrl-C.",
     epilog="Example: sidecar serve lake=/data/lake --token-file tokens.json",
 )
-@argument("roots", "NAME=ROOT...", "Names and places: lake=/data/lake, web=s3://bucket/web.", nargs=-1, required=True)
-@option("--host", default="127.0.0.1", metavar="HOST", section=_LISTEN, help="Where to listen (127.0.0.1).")
+@argument(
+    "roots", "NAME=ROOT...", "Names and locations: lake=/data/lake, web=s3://bucket/web.", nargs=-1, required=True
+)
+@option("--host", default="127.0.0.1", metavar="HOST", section=_LISTEN, help="Address to listen on (127.0.0.1).")
 @option(
     "--port",
     type=click.IntRange(0, 65535),
     default=50051,
     metavar="N",
     section=_LISTEN,
-    help="Port (50051); 0 for a free one.",
+    help="Port (50051); 0 takes a free one.",
 )
 @option("--tls-cert", metavar="FILE", section=_LISTEN, shell_complete=arguments.complete_file, help="Certificate, PEM.")
-@option("--tls-key", metavar="FILE", section=_LISTEN, shell_complete=arguments.complete_file, help="Its key, PEM.")
+@option(
+    "--tls-key", metavar="FILE", section=_LISTEN, shell_complete=arguments.complete_file, help="Its private key, PEM."
+)
 @option(
     "--token-file",
     metavar="FILE",
     section=_LET_IN,
     shell_complete=arguments.complete_file,
-    help="Let in only these; see sidecar token.",
+    help="Accept only these tokens; see sidecar token.",
 )
 @option("--insecure", is_flag=True, section=_LET_IN, help="Allow other machines without TLS or tokens.")
 @option(
@@ -454,7 +466,7 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
     metavar="FILE",
     section=_LET_IN,
     shell_complete=arguments.complete_file,
-    help="Key that several servers share.",
+    help="File with a key that servers share.",
 )
 @option(
     "--ticket-seconds",
@@ -464,16 +476,23 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
     section=_LET_IN,
     help="How long a ticket is valid (300).",
 )
-@option("--streams", type=click.IntRange(min=1), default=16, metavar="N", section=_ROOM, help="Streams at once (16).")
-@option("--memory", default="128MB", metavar="SIZE", section=_ROOM, help="What all streams may hold (128MB).")
-@option("--stream-memory", default="8MB", metavar="SIZE", section=_ROOM, help="What each of them may hold (8MB).")
+@option(
+    "--streams",
+    type=click.IntRange(min=1),
+    default=16,
+    metavar="N",
+    section=_ROOM,
+    help="Maximum streams at once (16).",
+)
+@option("--memory", default="128MB", metavar="SIZE", section=_ROOM, help="Memory of all streams (128MB).")
+@option("--stream-memory", default="8MB", metavar="SIZE", section=_ROOM, help="Memory of each stream (8MB).")
 @option(
     "--wait",
     type=click.FloatRange(min=0),
     default=30.0,
     metavar="SECONDS",
     section=_ROOM,
-    help="Then a client must try again (30).",
+    help="How long a request waits for its turn (30).",
 )
 @option(
     "--stop-seconds",
@@ -481,7 +500,7 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
     default=30.0,
     metavar="N",
     section=_ROOM,
-    help="For streams to finish at the end (30).",
+    help="Seconds to let streams finish on stop (30).",
 )
 @option(
     "--metrics-port",
@@ -490,16 +509,16 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
     section=_WATCHED,
     help="Serve /metrics, /healthz and /readyz here.",
 )
-@option("--metrics-host", metavar="HOST", section=_WATCHED, help="Where (default: as --host).")
+@option("--metrics-host", metavar="HOST", section=_WATCHED, help="Address for these (default: --host).")
 @option(
     "--storage-options",
     metavar="FILE",
     section=arguments.STORE,
     shell_complete=arguments.complete_file,
-    help="TOML, a section for each root.",
+    help="TOML file with a section for each root.",
 )
 @arguments.reader_option
-@option("--verbose", is_flag=True, section=arguments.OUTPUT, help="Log what the reader does, too.")
+@option("--verbose", is_flag=True, section=arguments.OUTPUT, help="Also log what the reader does.")
 def serve(roots: tuple[str, ...], option: tuple[str, ...], verbose: bool, **how: Any) -> None:
     with _working(verbose, {}):
         from delta_sidecar.cli.serve import Order
@@ -511,7 +530,7 @@ def serve(roots: tuple[str, ...], option: tuple[str, ...], verbose: bool, **how:
 
 @app.group(
     short_help="Make tokens for sidecar serve.",
-    help="Make the tokens that sidecar serve lets in.",
+    help="Make the tokens that sidecar serve accepts.",
     epilog="Example: sidecar token new reports --token-file tokens.json --roots lake",
     cls=Group,
 )
@@ -522,9 +541,9 @@ def token() -> None:
 @token.command(
     "new",
     short_help="Make a token and print it, once.",
-    help="Make a token, add its hash to a file, and print it: it cannot be seen again. A running server reads the file "
-    "when it changes. To take a token back, delete its entry.",
-    epilog="Example: sidecar token new reports --token-file tokens.json --roots lake --expires 90d",
+    help="Make a token, add its hash to a file, and print the token. It cannot be shown again. A running server reads "
+    "the file when it changes. To revoke a token, delete its entry.",
+    epilog="Example: sidecar token new reports --token-file tokens.json --expires 90d",
 )
 @argument("name", "NAME", "Who will use it; the server's log shows it.")
 @option(
@@ -532,7 +551,7 @@ def token() -> None:
     required=True,
     metavar="FILE",
     shell_complete=arguments.complete_file,
-    help="The file of tokens; it is created if absent.",
+    help="File of tokens; created if missing.",
 )
 @option("--roots", multiple=True, metavar="A,B", callback=arguments.names, help="Only these roots (default: all).")
 @option("--expires", metavar="TIME", help="30d, 12h, or a time (default: never).")
@@ -770,9 +789,9 @@ _SYNC = "Changes"
 
 
 @app.command(
-    short_help="Let a table follow another, with Spark.",
-    help="Bring a target table up to the newest version of a source. The first time, copy all rows; then apply what "
-    "has changed since, each change once.",
+    short_help="Make a table follow another, with Spark.",
+    help="Bring a target table up to the newest version of a source. The first run copies all rows; later runs "
+    "apply what has changed since, each change exactly once.",
     epilog="Example: sidecar sync ./events ./copy --key id",
 )
 @argument("source", "SOURCE", "A Delta table with a change feed.", shell_complete=arguments.complete_place)
@@ -783,7 +802,7 @@ _SYNC = "Changes"
     metavar="A,B",
     section=_SYNC,
     callback=arguments.key_names,
-    help="Columns that tell rows apart.",
+    help="Columns that identify a row.",
 )
 @option(
     "--strategy",
@@ -802,11 +821,17 @@ _SYNC = "Changes"
     shell_complete=one_of("include_all", "inserts_and_updates_only", "inserts_only"),
     help="include_all, inserts_and_updates_only or inserts_only.",
 )
-@option("--max-versions", type=click.IntRange(min=1), metavar="N", section=_SYNC, help="Versions of one step at most.")
-@option("--full", is_flag=True, section=_SYNC, help="Begin again: overwrite the target by all rows.")
+@option("--max-versions", type=click.IntRange(min=1), metavar="N", section=_SYNC, help="Maximum versions per step.")
+@option("--full", is_flag=True, section=_SYNC, help="Start over: overwrite the target with all rows.")
 @option("--dry-run", is_flag=True, section=_SYNC, help="Show the next step; write nothing.")
-@option("--name", metavar="NAME", section=arguments.CURSOR, help="Cursor's name (default: that of the source).")
-@arguments.state
+@option("--name", metavar="NAME", section=arguments.CURSOR, help="Name of the cursor (default: the source's name).")
+@option(
+    "--state",
+    metavar="DIR",
+    section=arguments.CURSOR,
+    shell_complete=arguments.complete_place,
+    help="Where the cursor is (default: the target's directory).",
+)
 @option("--watch", is_flag=True, section=_WATCH, help="Keep running and apply each new version.")
 @option(
     "--interval",
@@ -814,7 +839,7 @@ _SYNC = "Changes"
     default=30.0,
     metavar="SECONDS",
     section=_WATCH,
-    help="Seconds between two looks at the source (30).",
+    help="Seconds between checks of the source (30).",
 )
 @arguments.spark
 @arguments.as_json
@@ -840,7 +865,7 @@ def sync(
     storage_option: tuple[str, ...],
 ) -> None:
     if watch and dry_run:
-        raise click.UsageError("--dry-run looks once; leave --watch out")
+        raise click.UsageError("--dry-run checks once; leave out --watch")
     stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
     with _working(verbose, settings | stores):
@@ -883,7 +908,7 @@ def sync(
     default=30.0,
     metavar="SECONDS",
     section=_WATCH,
-    help="Seconds between two looks at the log (30).",
+    help="Seconds between checks of the log (30).",
 )
 @option(
     "--tail-commits",
@@ -915,7 +940,7 @@ def build(
 ) -> None:
     stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     if watch and version is not None:
-        raise click.UsageError("--watch follows the newest version; leave --version out")
+        raise click.UsageError("--watch follows the newest version; leave out --version")
     interrupts.clean_up_first()
     with _working(verbose, settings | stores):
         from delta_sidecar.cli import index
@@ -933,7 +958,7 @@ def build(
 @app.command(
     short_help="Check the index against the log.",
     help="Check every byte of the index, and compare every file and bound in it with the log.",
-    epilog="Exit codes: 0 the index matches the log, 1 it does not, 2 it could not be checked.",
+    epilog="Exit codes: 0 it matches the log, 1 it does not, 2 it could not be checked.",
 )
 @arguments.table
 @arguments.version
@@ -982,7 +1007,7 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
     metavar="STEP",
     section=_STEPS,
     shell_complete=_STEP_NAMES,
-    help="Run all steps but this one; repeatable.",
+    help="Run all steps except this one; repeatable.",
 )
 @option(
     "--retain-hours",
@@ -1029,9 +1054,9 @@ def maintain(
     help="Check a policy file, and show the options, settings and properties that it turns into.",
     epilog="Example: sidecar policy check events.toml --table ./events",
 )
-@argument("action", "check", "What to do; there is only this.", type=click.Choice(["check"]))
+@argument("action", "check", "The only action.", type=click.Choice(["check"]))
 @argument("file", "FILE", "A .toml or .json file.", shell_complete=arguments.complete_file)
-@option("--table", metavar="TABLE", section=arguments.WHAT, help="Check that the policy fits this table, too.")
+@option("--table", metavar="TABLE", section=arguments.WHAT, help="Also check that the policy fits this table.")
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option

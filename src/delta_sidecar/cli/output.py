@@ -30,7 +30,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def write_json_lines(batches: Iterable[Sequence[Any]], sink: BinaryIO | None = None) -> None:
-    """One line an object; a batch is one write, and is out before the next one is made."""
+    """One line per object. A batch is one write, and is flushed before the next one is made."""
     sink = sink or binary_stdout()
     for batch in batches:
         sink.write(_ENCODER.encode_lines(batch))
@@ -53,7 +53,7 @@ def terminal_width() -> int | None:
 
 
 def bold(text: str) -> str:
-    """In bold on a terminal that can."""
+    """In bold, on a terminal that supports it."""
     plain = not sys.stdout.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     return text if plain or not text else f"\x1b[1m{text}\x1b[0m"
 
@@ -64,7 +64,7 @@ def write_table(
     numbers: Container[str] = (),
     paths: Container[str] = (),
 ) -> None:
-    """A table as a stream: the first rows decide the widths, later ones are held to them. The last column is free.
+    """A table as a stream: the first rows decide the widths, later ones are cut to them. The last column is not.
 
     `numbers` are aligned to the right, `paths` are cut where those of the first rows are alike.
     """
@@ -83,7 +83,7 @@ def write_table(
 
 
 def _fitted(widths: Sequence[int], terminal: int) -> list[int]:
-    """The widths that fit the terminal: what is too much is taken from the widest column, again and again."""
+    """The widths that fit the terminal: the excess is taken from the widest column, again and again."""
     fitted = list(widths)
     over = sum(fitted) + len(_GAP) * (len(fitted) - 1) - terminal
     while over > 0 and max(fitted) > _NARROWEST:
@@ -119,14 +119,14 @@ def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def printable(text: str) -> str:
-    """Text from a table must not steer the terminal."""
+    """Text from a table, without control characters for the terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def cut(text: str) -> str:
-    """A cell of a table of rows: no wider than is pleasant."""
+    """A cell of a table of rows, cut to a readable width."""
     return cut_end(printable(text), _WIDEST)
 
 
@@ -191,7 +191,7 @@ def write_headline(text: str) -> None:
 
 
 def write_facts(facts: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one a line; on a terminal long prose goes on below itself, and long paths are cut."""
+    """Names and values, one per line. On a terminal, long values are wrapped and long paths are cut."""
     lines = list(facts)
     indent = max(len(name) for name, _ in lines) + len(_GAP)
     width = terminal_width()

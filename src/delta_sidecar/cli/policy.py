@@ -67,7 +67,7 @@ def _lines(
     yield "table properties", _pairs(effects.table_properties)
     if effects.start_settings:
         yield "start Spark with", _pairs(effects.start_settings)
-    yield "partitioned by", ", ".join(effects.partition_by) or "what the table is"
+    yield "partitioned by", ", ".join(effects.partition_by) or "not set: as the table is"
     if effects.zorder_by:
         yield "optimize orders by", ", ".join(effects.zorder_by)
     if table is not None:

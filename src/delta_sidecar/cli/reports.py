@@ -76,8 +76,9 @@ def explain(
     columns: Sequence[str] | None,
     stats: bool,
     as_json: bool,
+    is_pinned: bool = False,
 ) -> None:
-    """Run a listing without printing its files, and print what it did."""
+    """Run a listing without printing its files, and print what it did. `is_pinned`: a version was asked for."""
     wanted = [*(columns or ()), *(["stats"] if stats else [])] or None
     with table.scan_files(where, wanted, limit) as scan:
         for _ in scan:
@@ -86,7 +87,7 @@ def explain(
             write_json(_explained(table, scan))
         else:
             write_headline(scan.headline())
-            write_facts(_explained_lines(table, scan))
+            write_facts(_explained_lines(table, scan, is_pinned))
         log_listing(scan)
 
 
@@ -99,7 +100,7 @@ def _explained(table: DeltaTable, scan: FileScan) -> dict[str, Any]:
     }
 
 
-def _explained_lines(table: DeltaTable, scan: FileScan) -> Iterator[tuple[str, str]]:
+def _explained_lines(table: DeltaTable, scan: FileScan, is_pinned: bool) -> Iterator[tuple[str, str]]:
     yield from scan.facts()
     done = scan.metrics
     if done.time_to_first_file_s is not None:
@@ -109,10 +110,10 @@ def _explained_lines(table: DeltaTable, scan: FileScan) -> Iterator[tuple[str, s
     if is_on_index and scan.fallbacks:
         yield "index", f"damaged; rebuild it from scratch: sidecar build --full {table.table_uri}"
     elif not is_on_index and table.settings.enabled:
-        yield "index", _without_index(table, scan)
+        yield "index", _without_index(table, scan, is_pinned)
 
 
-def _without_index(table: DeltaTable, scan: FileScan) -> str:
+def _without_index(table: DeltaTable, scan: FileScan, is_pinned: bool) -> str:
     """What an index would save, in figures of this listing."""
     done, plan = scan.metrics, scan.plan
     if plan.predicate is None and plan.limit is None:
@@ -121,8 +122,15 @@ def _without_index(table: DeltaTable, scan: FileScan) -> str:
     looked, found = counted(done.files_considered, "file"), counted(done.files_emitted, "file")
     return (
         f"none used: this listing read {sized(read)} of {_read_from(done.tier)} and checked {looked} "
-        f"to find {found}. With an index it would read only the parts that may match: sidecar build {table.table_uri}"
+        f"to find {found}. With an index it would read only the parts that may match: "
+        f"sidecar build {table.table_uri}{_version_to_index(table) if is_pinned else ''}"
     )
+
+
+def _version_to_index(table: DeltaTable) -> str:
+    """The version whose index a reader of this one finds: that of its checkpoint, or its own if there is none."""
+    base = table.snapshot.segment.base
+    return f" --version {table.version() if base is None else base.version}"
 
 
 def _read_from(tier: str) -> str:

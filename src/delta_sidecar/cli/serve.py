@@ -143,7 +143,7 @@ def _instant(text: str) -> datetime:
             return datetime.now(UTC) + timedelta(**{units[text[-1]]: int(text[:-1])})
         except OverflowError:
             raise InputError(
-                f"--expires {text} is too far away; leave it out for a token that does not expire"
+                f"--expires {text} is too far in the future; leave it out for a token that does not expire"
             ) from None
     try:
         instant = datetime.fromisoformat(text)

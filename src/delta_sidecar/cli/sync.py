@@ -69,12 +69,12 @@ def run(job: SyncJob, order: Order, master: str | None, conf: Mapping[str, str])
 
 
 def _teller(order: Order) -> Callable[[SyncStep], None] | None:
-    """Steps are told one by one where each is a line of its own."""
+    """With `--json` each step is printed as soon as it is done."""
     return (lambda step: write_json({"step": msgspec.to_builtins(step)})) if order.as_json else None
 
 
 def _follow(job: SyncJob, order: Order, session: Session, progress: Progress) -> None:
-    """Run again and again until stopped, always after a whole step; a run that changed nothing is not told."""
+    """Run again and again until stopped, always after a whole step. A run that changed nothing prints nothing."""
     with stopped_by_signals() as stop:
         is_first = True
 
@@ -92,7 +92,7 @@ def _follow(job: SyncJob, order: Order, session: Session, progress: Progress) ->
                 if not stop.is_set():
                     raise
                 # The signal went to Spark's process, too.
-                say_line("stopped in the middle of a step, which the next run repeats", {})
+                say_line("stopped in the middle of a step; the next run repeats it", {})
                 return
             is_first = False
             if report.steps:
@@ -139,9 +139,9 @@ def _what(step: SyncStep, is_planned: bool) -> str:
         else (f"versions {step.start} to {step.end}")
     )
     if step.kind == "recovered":
-        return f"{versions}: the target has it already, the cursor moves"
+        return f"{versions}: already in the target, so only the cursor moves"
     if is_planned:
         return f"{versions} to be applied"
     counts = ((step.inserted, "inserted"), (step.updated, "updated"), (step.deleted, "deleted"))
     told = ", ".join(f"{count:,} {what}" for count, what in counts if count is not None)
-    return f"{versions}: {told or 'no changed row'} ({step.seconds:.1f} s)"
+    return f"{versions}: {told or 'no rows changed'} ({step.seconds:.1f} s)"

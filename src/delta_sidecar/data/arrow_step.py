@@ -1,6 +1,6 @@
-"""The last step of a read for those who speak Arrow: rows cast, filtered and projected by pyarrow's own expressions.
+"""The last step of a read through Arrow: rows cast, filtered and projected by pyarrow's own expressions.
 
-The whole filter is applied here, whatever of it was understood and used to leave out files: DuckDB and DataFusion do
+The whole filter is applied here, even the part that was understood and used to skip files: DuckDB and DataFusion do
 not check again what they have pushed. It runs in the threads that read, on one batch at a time, so a consumer that
 stops stops the reading; pyarrow's own scanner would read up to a gigabyte ahead.
 """
@@ -128,7 +128,7 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _rows_alone(count: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows without columns, which know their number."""
+    """Rows without columns, which still have a count."""
     return pa.RecordBatch.from_struct_array(
         pa.Array.from_buffers(pa.struct([]), count, [None])
     ).replace_schema_metadata(schema.metadata)

@@ -43,10 +43,11 @@ Bind: TypeAlias = Callable[[StructType], Expression | None]
 
 _NAMES: Final = (TYPE, VERSION, TIMESTAMP)
 CHANGE_BUFFER: Final = 256 << 10
-"""Bytes that are read of a column at once: files of changes may be as large as all others, and several are read."""
+"""Bytes of a column that are read at once: change files may be as large as any others, and several are read at a
+time."""
 _BATCH_ROWS: Final = 1 << 14
-"""At most. Where vectors choose the rows, several files are decoded at once and much of them is dropped: smaller
-batches hold a quarter less memory there, and take no longer."""
+"""The most rows in a batch. Where vectors select the rows, several files are decoded at once and much of them is
+dropped: smaller batches hold a quarter less memory there, and take no longer."""
 
 
 def change_schema(state: TableState, kind: StructField = GIVEN_TYPE) -> StructType:
@@ -159,8 +160,8 @@ class ChangeReader:
         except MissingDataError:
             raise MissingDataError(
                 f"the changes of version {changed.version} are gone: {changed.file.path!r} or its deletion vector is "
-                "missing, perhaps vacuumed; restore it, or read the table as a whole and then the changes after it (a "
-                "cursor: reset it)"
+                "missing, perhaps vacuumed; restore it, or read the table as a whole and then the changes after it "
+                "(with a cursor: reset it)"
             ) from None
 
     def promised_rows(self, changed: ChangedFile, /) -> int:

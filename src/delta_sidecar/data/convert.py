@@ -33,7 +33,7 @@ _VARIANT = StructType(
 
 
 class StoredTypeError(Exception):
-    """A stored type that is no legal form of the wanted one."""
+    """A stored type that cannot legally become the wanted one."""
 
 
 def converter(stored: pa.DataType, wanted: DataType, match: FieldMatch) -> Converter | None:

@@ -203,14 +203,18 @@ def _inline_data(descriptor: Descriptor) -> bytes:
 
 
 def _file_data(descriptor: Descriptor, store: Store, path: str, where: str) -> Buffer:
-    """The vector's data out of its file, with the frame around it checked."""
+    """The vector's data from its file. The frame around it is checked."""
     frame = ByteRange(descriptor.offset or 1, descriptor.size + _FRAME)
     version, framed = _ranges(store, path, frame, where)
     if version[0] != _FORMAT_VERSION:
-        raise UnsupportedFeatureError(f"{where} has format version {version[0]}, only {_FORMAT_VERSION} is supported")
+        raise UnsupportedFeatureError(
+            f"{where} has format version {version[0]}, and this reader knows {_FORMAT_VERSION}; use a newer one"
+        )
     (size,) = struct.unpack_from(">i", framed, 0)
     if size != descriptor.size:
-        raise CorruptDataError(f"{where} holds a vector of {size} bytes, the log says {descriptor.size}")
+        raise CorruptDataError(
+            f"{where} holds a vector of {size} bytes, the log says {descriptor.size}; repair the table"
+        )
     data = memoryview(framed)[4:-4]
     (checksum,) = struct.unpack_from(">I", framed, len(framed) - 4)
     if zlib.crc32(data) != checksum:

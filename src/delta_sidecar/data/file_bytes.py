@@ -95,8 +95,8 @@ def is_cut_short(store: Store, path: str, size: int, error: StorageError) -> boo
 
 @contextmanager
 def open_parquet(sources: Sources, log_path: str, size: int | None) -> Iterator[OpenParquet]:
-    """The Parquet file a path in the log means; its size is asked for if it is None. What is wrong with it is said with
-    its name."""
+    """The Parquet file a path in the log means; its size is asked for if it is None. Errors name the
+    file."""
     with naming(log_path), _bytes_of(sources, log_path, size) as source:
         parquet = pq.ParquetFile(
             source,

@@ -22,7 +22,7 @@ _MARK: Final = "delta_sidecar.isFileColumn"
 
 
 def is_name(name: object) -> bool:
-    """Whether the column can be called so."""
+    """Whether the column can have this name."""
     return type(name) is str and _NAME.fullmatch(name) is not None
 
 
@@ -34,7 +34,7 @@ def with_file_column(schema: StructType, name: str | None) -> StructType:
     if name is None:
         return schema
     if not is_name(name):
-        raise InputError(f"the file column is called {name!r}; its name takes letters, digits and _, one at least")
+        raise InputError(f"the file column cannot be called {name!r}; use one or more letters, digits and _")
     if (taken := schema.find(name)) is not None:
         raise InputError(f"the file column cannot be called {name!r}: the table has a column {taken.name!r}; rename it")
     field = StructField(name, PrimitiveType("string"), nullable=False, metadata={_MARK: True})

@@ -1,4 +1,4 @@
-"""The schemas of data files, out of their footers: read once a file, parsed once a schema.
+"""The schemas of data files, from their footers: read once per file, parsed once per schema.
 
 A Parquet footer begins with its version and its schema. So files of one schema have footers that begin with the same
 bytes, and comparing those is ten times cheaper than parsing each footer. Writers on Arrow also keep the Arrow schema,
@@ -59,7 +59,7 @@ class FileToLookAt(NamedTuple):
 
 
 def footer_schemas(files: Sequence[FileToLookAt], sources: Sources, cache: Cache = shared_cache) -> list[FooterSchema]:
-    """The schema of each file. Data files never change: store, path, size and time tell one from another, so a file in
+    """The schema of each file. Data files never change: store, path, size and time identify a file, so one in
     the cache is not read again."""
     keys = [("footer", sources.table.identity, *file) for file in files]
     found: list[FooterSchema | None] = [cache.get(key) for key in keys]
@@ -87,7 +87,7 @@ class _KnownSchemas:
         self._known: tuple[_KnownSchema, ...] = cache.get(_SCHEMAS_KEY) or ()
 
     def schema(self, footer: bytes) -> FooterSchema:
-        """The schema that a footer tells: one that is known, or a new one."""
+        """The schema of a footer: one that is known, or a new one."""
         arrow = _arrow_part(footer)
         for known in self._known:
             if footer.startswith(known.start) and known.arrow == arrow:

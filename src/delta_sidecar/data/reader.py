@@ -171,7 +171,7 @@ class _Rows:
     """The columns of constants so far."""
 
     def counted(self, count: int) -> Iterator[pa.RecordBatch]:
-        """Rows of which nothing but their number and the constants is wanted."""
+        """Rows of which only the number and the constants are wanted."""
         size = self.request.batch_size
         for start in range(0, count, size):
             yield from self.output({}, min(size, count - start), None)

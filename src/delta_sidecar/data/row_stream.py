@@ -130,7 +130,7 @@ class RowStream(NotPickled):
         self.close()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a `RecordBatchReader`, which takes it over."""
+        """The stream as a `RecordBatchReader`, which then owns it."""
         self._reading.hand_on()
         return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
 

@@ -36,8 +36,8 @@ class _Threads:
         cls.process = cls.process or os.getpid()
         if cls.process != os.getpid():
             raise InputError(
-                "DataFusion was used before this process was forked, and its threads are not here; "
-                "start processes by multiprocessing.get_context('spawn') or 'forkserver'"
+                "DataFusion was used before this process was forked, and its threads do not exist here; "
+                "start processes with multiprocessing.get_context('spawn') or 'forkserver'"
             )
 
 
@@ -56,7 +56,7 @@ def to_datafusion(
     _Threads.check()
     if not isinstance(getattr(table, "_access", None), TableAccess):
         raise InputError(
-            f"a {type(table).__name__} is no delta_sidecar.DeltaTable; register other data on a "
+            f"a {type(table).__name__} is not a delta_sidecar.DeltaTable; register other data on a "
             "datafusion.SessionContext, and this table beside it with to_datafusion(ctx, name)"
         )
     if not isinstance(context, module.SessionContext):
@@ -77,12 +77,12 @@ def datafusion_reading(
 
 
 class QueryBuilder:
-    """Asks tables in SQL, with DataFusion: the surface of `deltalake.QueryBuilder`.
+    """Queries tables in SQL, with DataFusion. It has the methods of `deltalake.QueryBuilder`.
 
     Args:
         session_config: Settings of DataFusion, such as `{"datafusion.execution.batch_size": "1024"}`.
 
-    Names in SQL keep their case. A forked process cannot query if the process it came from has: use `spawn`.
+    Names in SQL keep their case. A forked process cannot query if its parent has already done so: use `spawn`.
 
     Raises:
         InputError: DataFusion is not installed, or was used before this process was forked.
@@ -99,7 +99,7 @@ class QueryBuilder:
         self._context = module.SessionContext(module.SessionConfig(_SETTINGS | dict(session_config or {})))
 
     def register(self, table_name: str, delta_table: DeltaTable) -> QueryBuilder:
-        """Give a table a name in the SQL to come; a table of that name is replaced."""
+        """Give a table a name for later queries; a table of that name is replaced."""
         to_datafusion(delta_table, self._context, table_name)
         return self
 

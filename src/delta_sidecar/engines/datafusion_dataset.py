@@ -1,6 +1,7 @@
 """The dataset that DataFusion reads: a filter that DataFusion gives means what it means in DataFusion.
 
-DataFusion writes its filters as pyarrow expressions and does not check the rows again. pyarrow would answer otherwise:
+DataFusion writes its filters as pyarrow expressions and does not check the rows again. pyarrow would give other
+answers:
 
 | filter               | DataFusion                                             | pyarrow                          |
 |----------------------|--------------------------------------------------------|----------------------------------|
@@ -8,7 +9,7 @@ DataFusion writes its filters as pyarrow expressions and does not check the rows
 | `<`, `<=`, `>`, `>=` | NaN is above all numbers, NaN with a minus below them  | false for NaN                    |
 | `= NaN`, `!= NaN`    | NaN is equal to NaN                                    | NaN is equal to nothing          |
 
-So such terms are written anew. Floats are compared by integers of the same order, which a function of ours gives. A
+So such terms are rewritten. Floats are compared as integers of the same order, which one of our functions computes. A
 literal that is a dictionary, for a column that is one, becomes the value in it: pruning understands that.
 """
 
@@ -103,7 +104,7 @@ def _in_datafusion(hashed: _Hashed, schema: pa.Schema) -> pc.Expression:
 
 def _refused(expression: pc.Expression) -> InputError:
     return InputError(
-        f"DataFusion gives the filter {str(expression)[:200]}, whose meaning in pyarrow may be another; "
+        f"DataFusion pushes the filter {str(expression)[:200]}, which may mean something else in pyarrow; "
         "query the table with to_duckdb, or give the condition as predicate="
     )
 

@@ -53,7 +53,7 @@ class _Plan:
 
     schema: pa.Schema
     key: tuple[Any, ...] | None
-    """Columns and filter in a form that tells them from all others; None if there is none."""
+    """A key that identifies columns and filter; None if there is none."""
     filter: ParsedExpression | None
     step: ArrowStep
     understood: Expression | None
@@ -239,7 +239,7 @@ class TableDataset(pds.UnionDataset):  # type: ignore[misc]
 
 
 class TableScanner:
-    """A scan of a dataset or of one file of it. Each method that reads begins anew, so it can be used again.
+    """A scan of a dataset or of one file of it. Each method that reads starts over, so it can be used again.
 
     It has the methods of a `pyarrow.dataset.Scanner`, and is an Arrow stream for those who take one.
     """
@@ -267,7 +267,7 @@ class TableScanner:
         return self._plan.step.schema
 
     def to_batches(self) -> RowStream:
-        """The rows as batches, read as they are taken; closed or let go, it stops."""
+        """The rows as batches, read as they are taken. Reading stops when it is closed or garbage-collected."""
         return self._read(self._plan)
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -395,7 +395,7 @@ def _checked(contents: _Contents) -> TableDataset:
     for name in contents.schema.names:
         if name not in schema.names:
             raise UnknownColumnError(
-                f"schema has the column {name!r}, the table has not; it has {', '.join(schema.names[:20])}"
+                f"schema names the column {name!r}, which the table lacks; it has {', '.join(schema.names[:20])}"
             )
     return TableDataset(contents)
 
@@ -429,8 +429,8 @@ def dataset_for_engine(
     columns: Sequence[str] | None,
     file_column: str | None = None,
 ) -> TableDataset:
-    """The rows of a table that fulfil a predicate and an expression, for an engine that filters them further. With a
-    `file_column`, they have a column more, which says which file a row is from."""
+    """The rows of a table that fulfil a predicate and an expression, for an engine that filters them further.
+    `file_column` adds a column with the file that each row is from."""
     chosen = table.schema() if columns is None else table.schema().select(columns)
     hidden = _hidden(table.schema(), chosen, _parsed(expression))
     offered = with_file_column(chosen, file_column)

@@ -59,7 +59,7 @@ def to_duckdb(
 def _opened(connection: duckdb.DuckDBPyConnection | None) -> duckdb.DuckDBPyConnection:
     module = imported("duckdb")
     if connection is not None and not isinstance(connection, module.DuckDBPyConnection):
-        raise InputError(f"connection is a {type(connection).__name__}; it takes what duckdb.connect() gives")
+        raise InputError(f"connection is a {type(connection).__name__}; it takes what duckdb.connect() returns")
     opened: duckdb.DuckDBPyConnection = module.default_connection() if connection is None else connection
     return opened
 
@@ -88,19 +88,19 @@ def _unreachable(scheme: str, connection: duckdb.DuckDBPyConnection | None, way:
         return None
     needed = _EXTENSIONS.get(scheme)
     if needed is None:
-        return f"DuckDB does not reach {scheme}://"
+        return f"DuckDB cannot read {scheme}://"
     if way != "files":
-        return f"DuckDB reaches {scheme}:// by credentials of its own, the dataset by the table's"
+        return f"DuckDB reads {scheme}:// with credentials of its own, the dataset with the table's"
     sql = f"SELECT count(*) FROM duckdb_extensions() WHERE loaded AND extension_name = '{needed}'"
     if connection is None or not connection.sql(sql).fetchall()[0][0]:
-        return f"DuckDB reaches {scheme}:// by its extension {needed}, which is not loaded on the connection"
+        return f"DuckDB reads {scheme}:// with its extension {needed}, which is not loaded on the connection"
     return None
 
 
 def _pattern(files: FileList) -> str | None:
     for path in files.paths:
         if not _PATTERN.isdisjoint(path):
-            return f"DuckDB takes {path} for a pattern"
+            return f"DuckDB reads {path} as a pattern"
     return None
 
 

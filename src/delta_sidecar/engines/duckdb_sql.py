@@ -1,7 +1,7 @@
 """DuckDB's SQL for our types, values and predicates, with our meaning.
 
 DuckDB has NaN equal to itself and above all numbers; we follow IEEE. It takes the zone of a session for times, the
-collation of a session for texts, and has no escape in LIKE unless told: all three are spelled out here.
+collation of a session for texts, and has no escape in LIKE by default: all three are spelled out here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def duckdb_type(data_type: DataType) -> str:
 def quoted(name: str) -> str:
     """A name in SQL."""
     if not name:
-        raise NotTranslatedError("a name is empty, which SQL does not take")
+        raise NotTranslatedError("a column name is empty, which SQL does not allow")
     if "\0" in name:
         raise NotTranslatedError(f"the name {name!r} holds a zero byte")
     return '"' + name.replace('"', '""') + '"'
@@ -87,7 +87,7 @@ def text(value: str) -> str:
     try:
         encoded = value.encode()
     except UnicodeEncodeError:
-        raise NotTranslatedError(f"{value!r} is no text in UTF-8") from None
+        raise NotTranslatedError(f"{value!r} is not UTF-8 text") from None
     if b"\0" in encoded:
         return f"decode(from_hex('{encoded.hex()}'))"
     return "'" + value.replace("'", "''") + "'"
@@ -118,7 +118,7 @@ def literal(value: Value | None, data_type: DataType) -> str:
 def _whole(value: int, name: str) -> str:
     """A value that is held as a whole number."""
     if abs(value) > _FARTHEST.get(name, abs(value)):
-        raise NotTranslatedError(f"DuckDB has no {name} as far away as {value}")
+        raise NotTranslatedError(f"{value} is out of the range of a {name} in DuckDB")
     match name:
         case "date":
             return f"(DATE '1970-01-01' + CAST({value} AS INTEGER))"

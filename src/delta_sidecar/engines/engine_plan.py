@@ -153,7 +153,9 @@ def choose_way(
     condition = RowCondition.of(table, predicate)
     request = row_request(table, condition.bound, columns)
     if not refusals.keeps_empty_names and any(not field.name for field in request.output):
-        raise InputError(f"a column of {table.table_uri} has an empty name, which {engine} does not keep; leave it out")
+        raise InputError(
+            f"a column of {table.table_uri} has an empty name, which {engine} does not support; leave it out"
+        )
     if way == "dataset":
         return EngineReading(_plan(engine, "dataset", "asked for", None), request, condition, None)
     files, reason = _listed(table, condition, request, refusals, way)
@@ -200,7 +202,7 @@ def row_request(table: DeltaTable, predicate: Expression | None, columns: Sequen
     """The rows that are asked for, as every file is asked for them."""
     schema = table.schema()
     if not schema.fields:
-        raise CorruptLogError(f"{table.table_uri} has no schema: its files can be listed, its rows not read")
+        raise CorruptLogError(f"{table.table_uri} has no schema: you can list its files, but not read rows")
     _check_columns(table, columns)
     return plan_request(
         schema,
@@ -218,10 +220,12 @@ def _check_columns(table: DeltaTable, columns: Sequence[str] | None) -> None:
     if columns is None:
         return
     if not list(columns):
-        raise InputError("columns is empty: an engine needs one column at least; leave it out for all of them")
+        raise InputError("columns is empty, and an engine needs at least one column; leave it out for all columns")
     names = table.schema().select(columns).names
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InputError(f"columns has {name!r} twice: an engine knows a column by its name; ask for it once")
+            raise InputError(
+                f"columns names {name!r} twice, and an engine finds columns by name; name each column once"
+            )
         seen.add(name)

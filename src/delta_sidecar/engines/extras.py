@@ -15,4 +15,4 @@ def imported(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != name:
             raise
-        raise InputError(f"{name} is not installed; pip install 'delta-sidecar[engines]'") from None
+        raise InputError(f"{name} is not installed; run: pip install 'delta-sidecar[engines]'") from None

@@ -2,7 +2,7 @@
 
 Files go to an engine by groups. Those of one group store the wanted columns in one way, so that one scan with one
 projection reads them all: a column has another name there, another type that widens without a loss, or is missing.
-The footers tell, for the log does not.
+The footers say which, because the log does not.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ def _zones(schema: FooterSchema) -> frozenset[str]:
 
 
 class _Unlike(Exception):
-    """A column that an engine would read otherwise than the table's own reader."""
+    """A column that an engine would not read as the table's own reader does."""
 
 
 def _layout(schema: FooterSchema, wanted: Sequence[StructField], request: RowRequest) -> tuple[FileColumn, ...]:
@@ -271,7 +271,7 @@ def _written_type(schema: FooterSchema, name: str) -> pa.DataType | None:
 def _stored_type(
     field: StructField, stored: pa.DataType, leaves: Sequence[pa.DataType | None], request: RowRequest
 ) -> pa.DataType | None:
-    """The type in the files, where it is not the column's own; `_Unlike` if engines might read it otherwise."""
+    """The type in the files, where it is not the column's own; `_Unlike` if engines might read it differently."""
     unlike = _Unlike(f"column {field.name!r} is {field.type}, stored as {stored}")
     try:
         converter(stored, field.type, request.match)

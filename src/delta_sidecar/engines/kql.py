@@ -3,7 +3,7 @@
 Kusto's conditions are not SQL's, and the differences are silent:
 
 - `null != 5` is true there, `null == 5` is false. So `!=` and negations ask for `isnotnull` first.
-- There is no null string: a null of a file reads as the empty string. A predicate that tells one from the other is
+- There is no null string: a null of a file reads as the empty string. A predicate that distinguishes the two is
   refused; all others mean the same.
 - Strings have no `<`; `strcmp` compares them character by character. That is our order for a literal whose characters
   stand below the surrogates of UTF-16, and is refused for others.
@@ -67,7 +67,8 @@ TRUE, FALSE = "true", "false"
 
 
 def name(text: str) -> str:
-    """A name as KQL writes it, in brackets: no keyword is in its way. `InputError` for one that Kusto does not take."""
+    """A name as KQL writes it, in brackets, so that it is never a keyword. `InputError` for one that Kusto does not
+    accept."""
     taken = all(character.isalnum() or character in _NAME_MARKS for character in text)
     if not text or not taken or len(text) > _LONGEST_NAME or text.startswith("__") or text.endswith("__"):
         raise InputError(
@@ -118,7 +119,7 @@ def text(value: str, of: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise InputError(f"{of}: {value!r} is half of a character and cannot be written in KQL") from None
+        raise InputError(f"{of}: {value!r} holds half of a surrogate pair and cannot be written in KQL") from None
     return '"' + "".join(map(_character, value)) + '"'
 
 
@@ -176,8 +177,7 @@ def _check_column(column: Column) -> None:
         )
     if not isinstance(column.type, DecimalType) and str(column.type) not in _TYPES:
         raise PredicateError(
-            f"Kusto: column {column} is {column.type}: no condition on it can be asked in KQL; leave it out and filter "
-            "the result"
+            f"Kusto: column {column} is {column.type}: KQL has no condition for it; leave it out and filter the result"
         )
     type_of(column.fields[0])
 
@@ -189,7 +189,7 @@ def _check_null_strings(expression: Expression, column: Column) -> None:
     as_null, as_empty = (_where_string_is(expression, column, value) for value in (None, ""))
     if as_null != as_empty:
         raise PredicateError(
-            f"Kusto: the predicate tells null from '' in the string column {column}, and Kusto reads both as ''; "
+            f"Kusto: the predicate separates null from '' in the string column {column}, and Kusto reads both as ''; "
             f"add AND {column} != '', or take both with OR {column} IS NULL OR {column} = ''"
         )
 
@@ -409,7 +409,7 @@ def _operands(left: Column, op: Operator, right: Column) -> str:
     """The comparison of two columns as values of one KQL type."""
     kinds = {type_of(column.fields[0]) for column in (left, right)}
     if kinds & {"string", "bool"} and op not in ("=", "!="):
-        raise PredicateError(f"Kusto: columns {left} and {right} have no order in KQL; compare them by = or !=")
+        raise PredicateError(f"Kusto: columns {left} and {right} have no order in KQL; compare them with = or !=")
     if kinds == {"real", "decimal"}:
         raise PredicateError(f"Kusto: columns {left} and {right} are real and decimal, and cannot be compared exactly")
     cast = (

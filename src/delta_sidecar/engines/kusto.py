@@ -4,10 +4,11 @@
 as `where` (pruned files hold other rows, too) and the columns as `project`. `external_table` writes the command that
 creates a table of `kind=delta`. Both only write text: nothing here talks to Kusto.
 
-Partition values are literals out of the log, one branch of a `union` for the files that share them. `partition by` of
-Kusto finds directories below a location and takes values out of their names; it has no place in a list of files.
+Partition values are literals from the log, with one branch of a `union` for the files that share them. Kusto's
+`partition by` lists directories below a location and takes values from their names, which does not work for a list of
+files.
 
-Credentials are in the text only if they are given; a SAS token is `<SAS>` in it otherwise.
+The text holds credentials only if they are given; otherwise `<SAS>` stands in place of a SAS token.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ MAX_BRANCHES: Final = 100
 PLACEHOLDER: Final = "<SAS>"
 """Stands for a SAS token that was not given."""
 ACCESS: Final = ("none", "impersonate", "managed-identity", "sas")
-"""How Kusto gets at the files."""
+"""How Kusto reads the files."""
 
 _IDENTITY: Final = re.compile(r"managed-identity=([0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})")
 _PREFIX: Final = re.compile(r"""(?:https|abfss)://[^\s?;#"'/]+(?:/[^\s?;#"']*)?""")
@@ -54,7 +55,7 @@ _TRUE: Final = ("true", "1", "on", "yes", "y")
 
 @dataclass(frozen=True, slots=True)
 class KustoQuery:
-    """One query over some of a table's files, complete in itself: an element of what `queries` returns.
+    """One complete query over some of a table's files: an element of what `queries` returns.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -72,7 +73,7 @@ class KustoQuery:
     text: str = field(repr=False)
     files: int
     notes: tuple[str, ...] = ()
-    """What the rows of Kusto cannot say as the table's own do."""
+    """How Kusto's rows differ from the table's own."""
 
 
 def queries(
@@ -89,8 +90,8 @@ def queries(
 ) -> list[KustoQuery]:
     """The KQL queries that return the matching rows of a table, each over some of the files that may hold one.
 
-    The rows of all queries together are the answer; a row is in one of them. Without a matching file there is one
-    query, and it is empty. In results of Kusto a null string is an empty one.
+    The rows of all queries together are the answer; no row is in two of them. If no file matches, there is one query,
+    which returns no rows. In Kusto's results a null string is an empty string.
 
     Args:
         table: The table, at the version it is pinned to.
@@ -98,11 +99,12 @@ def queries(
         columns: The columns to return, in this order; all if not given.
         access: How Kusto reads the files: `none` (public, or by another way), `impersonate`, `managed-identity` (the
             cluster's own), `managed-identity=OBJECT_ID`, or `sas`.
-        sas_token: For `sas`: the token, which is then part of each text. Without it `<SAS>` stands in its place.
-        uri_prefix: The URL of the table's directory, for a table whose location is none that Kusto can reach.
-        max_query_bytes: Bytes of one query at most.
-        max_uris: Files of one query at most.
-        max_branches: Branches of one `union` at most; files with other partition values need another branch.
+        sas_token: For `sas`: the token, which is then part of each text. Without it, `<SAS>` stands in its place.
+        uri_prefix: The URL of the table's directory, for a table whose location Kusto cannot reach.
+        max_query_bytes: The largest size of one query, in bytes.
+        max_uris: The largest number of files in one query.
+        max_branches: The largest number of branches in one `union`; files with other partition values need a branch of
+            their own.
 
     Returns:
         The queries, newest files first.
@@ -147,7 +149,7 @@ def external_table(
     sas_token: str | None = None,
     uri_prefix: str | None = None,
 ) -> str:
-    """The command that creates an external table of `kind=delta` in Kusto, or alters the one of that name.
+    """The command that creates, or alters, an external table of `kind=delta` in Kusto.
 
     Kusto then reads the log itself, always at the newest version. Partition columns are not in the command's schema:
     Kusto adds them.
@@ -155,9 +157,9 @@ def external_table(
     Args:
         table: The table.
         name: The name of the table in Kusto.
-        columns: The columns to have; all if not given.
+        columns: The columns of the table in Kusto; all if not given.
         access: How Kusto reads the table; as in `queries`.
-        sas_token: For `sas`: the token, which is then part of the text. Without it `<SAS>` stands in its place.
+        sas_token: For `sas`: the token, which is then part of the text. Without it, `<SAS>` stands in its place.
         uri_prefix: The URL of the table's directory; as in `queries`.
 
     Returns:
@@ -202,7 +204,7 @@ class _Limits:
             ("max_branches", self.branches),
         ):
             if most is not None and (type(most) is not int or most < 1):
-                raise OptionError(f"{what} is {most!r}; it takes a whole number from 1")
+                raise OptionError(f"{what} is {most!r}; it takes a whole number of 1 or more")
 
 
 # Which columns
@@ -305,12 +307,12 @@ def _check_stored(column: StructField, mapping_mode: str) -> None:
         )
     if _changed(column):
         raise UnsupportedTypeError(
-            f"the type of column {column.name} was widened (delta.typeChanges): Kusto may read older files otherwise; "
+            f"the type of column {column.name} was widened (delta.typeChanges): Kusto may misread older files; "
             "leave it out of `columns` and of the predicate"
         )
     if "." in column.physical_name:
         raise InputError(
-            f"column {column.name!r} has a dot in its name, which Kusto takes for a path within a file; leave it out "
+            f"column {column.name!r} has a dot in its name, which Kusto reads as a path within a file; leave it out "
             "of `columns` and of the predicate"
         )
     kql.name(column.physical_name)
@@ -439,7 +441,7 @@ class _Addresses:
         elsewhere = self.options.get("endpoint") or self.options.get("use_emulator", "").lower() in _TRUE
         host = place.authority.partition("@")[2] or self.options.get("account_name", "")
         if elsewhere or not host:
-            why = "is at an endpoint of its own" if elsewhere else "does not say its storage account"
+            why = "is at a custom endpoint" if elsewhere else "does not name its storage account"
             raise InputError(
                 f"{place.text} {why}; set the storage option account_name, or give the URL of the table's directory "
                 "(uri_prefix, --uri-prefix https://…)"
@@ -454,7 +456,7 @@ def _addresses(table: DeltaTable, access: str, sas_token: str | None, uri_prefix
     if uri_prefix is not None and not _PREFIX.fullmatch(uri_prefix):
         raise OptionError(
             "uri_prefix is the https:// or abfss:// URL of the table's directory, without ?, ;, # and quotes; "
-            "credentials are given by access"
+            "give credentials with access"
         )
     root = parse_location(table.snapshot.store.root_uri)
     opened = table._access
@@ -466,7 +468,7 @@ def _addresses(table: DeltaTable, access: str, sas_token: str | None, uri_prefix
 def _credential(access: str, sas_token: str | None) -> str:
     """What follows a URL in a connection string."""
     if sas_token is not None and access != "sas":
-        raise OptionError(f"a SAS token is given and access is {access!r}; it is for access='sas'")
+        raise OptionError(f"a SAS token is given, but access is {access!r}; set access='sas', or leave the token out")
     match access:
         case "none":
             return ""
@@ -484,7 +486,7 @@ def _credential(access: str, sas_token: str | None) -> str:
 def _checked_token(sas_token: str) -> str:
     token = sas_token.strip().lstrip("?")
     if not _TOKEN.fullmatch(token):
-        raise OptionError("the SAS token is none: it looks like sv=…&sig=…, encoded as in a URL")
+        raise OptionError("this is not a SAS token; one looks like sv=…&sig=…, encoded as in a URL")
     return token
 
 

@@ -79,7 +79,7 @@ def _unreachable(access: TableAccess) -> str | None:
     if access.has_given_store:
         return "Polars cannot use a store that was given as an object"
     if _storage_options(access) is None:
-        return f"Polars does not reach {scheme}:// with the table's options"
+        return f"Polars cannot read {scheme}:// with the table's options"
     return None
 
 
@@ -143,7 +143,7 @@ def _untranslated(request: RowRequest) -> str | None:
     from delta_sidecar.engines.polars_expr import polars_predicate
 
     if any(not field.name for field in (*request.filter_fields, *request.partition_fields)):
-        return "a name is empty, which Polars does not take"
+        return "a column name is empty, which Polars does not allow"
     try:
         if request.row_predicate is not None:
             polars_predicate(request.row_predicate)

@@ -85,9 +85,9 @@ def _values(column: Column) -> pl.Expr:
 
 
 def _checked(name: str) -> str:
-    """Polars takes `^…$` for a pattern and `*` for all columns."""
+    """Polars reads `^…$` as a pattern and `*` as all columns."""
     if name == "*" or (name.startswith("^") and name.endswith("$")):
-        raise NotTranslatedError(f"Polars takes the name {name!r} for a pattern")
+        raise NotTranslatedError(f"Polars reads the name {name!r} as a pattern")
     return name
 
 

@@ -5,8 +5,9 @@ its key. Of each key the last one counts, in the order of versions and within on
 keys are unique, puts and deletes of a key alternate; if they do not, or if a key is put that the target has already,
 the source has several rows with that key, and the merge is refused rather than made to lose one of them.
 
-A target's log says how far it is: each commit carries the source's version as a transaction of an application id that
-belongs to source, target and cursor. So a range that was applied is not applied again, whatever became of the cursor.
+A target's log says how far it has come: each commit records the source's version as a transaction, under an application
+id made from source, target and cursor. So a range that was applied is not applied again, whatever happened to the
+cursor.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _PUTS: Final = f"{TYPE} IN ('insert', 'update_postimage')"
 
 
 class MergeStrategy(Enum):
-    """How changes go into a target.
+    """How changes are applied to a target.
 
     Example:
         >>> from delta_sidecar.lake import MergeStrategy
@@ -73,7 +74,7 @@ class MergeStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AppliedChanges:
-    """What became of changes in a target.
+    """What applying changes did to a target.
 
     Example:
         >>> from delta_sidecar.lake import apply_changes, read_changes
@@ -88,7 +89,7 @@ class AppliedChanges:
     version: int | None
     """The version of the target that the changes made; None if there was nothing to apply."""
     was_there: bool
-    """Whether the target had them already, from an attempt whose end nobody saw."""
+    """Whether the target already had them, from an attempt that died after its commit."""
     inserted: int | None = None
     """Rows; None where the commit does not say."""
     updated: int | None = None
@@ -110,13 +111,13 @@ def apply_changes(
     The cursor does not move: call `commit` of the changes afterwards. If the process dies in between, the changes are
     in the target, and applying them again does nothing.
 
-    Columns that are new in the source are added to the target. Any other difference of the schemas is refused, but
-    for `REPLACE`, which takes over the source's schema.
+    Columns that are new in the source are added to the target. Any other difference of the schemas is refused, except
+    with `REPLACE`, which adopts the source's schema.
 
     Args:
         changes: The result of `read_changes`.
         target: The location of the target.
-        key: The columns that tell rows apart; null is a value like others. Needed for `UPSERT`.
+        key: The columns that identify a row; null is a value like any other. Needed for `UPSERT`.
         strategy: `UPSERT`, `APPEND` or `REPLACE`, or its name.
         name: With the source's id and the target's location, this names the transactions in the target's log; the
             name of the cursor if not given.
@@ -128,8 +129,8 @@ def apply_changes(
 
     Raises:
         DuplicateKeyError: Several rows of the source have the same key.
-        SchemaChangedError: The schemas differ in other ways than new columns.
-        InputError: The target has rows that no sync has written, or `APPEND` meets updates or deletes.
+        SchemaChangedError: The schemas differ in more than new columns.
+        InputError: The target has rows that no sync has written, or `APPEND` gets updates or deletes.
         OptionError: The key or the strategy is wrong.
         UnknownColumnError: The source has no such key column.
         UnsupportedTypeError: A key column is a map or a variant, which cannot be compared.
@@ -156,7 +157,7 @@ def strategy_of(strategy: MergeStrategy | str) -> MergeStrategy:
         return MergeStrategy(strategy)
     except ValueError:
         known = ", ".join(each.value for each in MergeStrategy)
-        raise OptionError(f"strategy {strategy!r} is not known; it is one of {known}") from None
+        raise OptionError(f"strategy {strategy!r} is not known; use one of {known}") from None
 
 
 def txn_app_id(table_id: str, target: str | os.PathLike[str], name: str) -> str:
@@ -177,14 +178,14 @@ class Way:
 
     def __post_init__(self) -> None:
         if self.strategy is MergeStrategy.UPSERT and not self.key:
-            raise OptionError("strategy upsert needs a key: the columns that tell rows apart")
+            raise OptionError("strategy upsert needs a key: the columns that identify a row")
         if self.strategy is not MergeStrategy.UPSERT and self.key:
             raise OptionError(f"strategy {self.strategy.value} takes no key: it does not compare rows")
         if len({name.casefold() for name in self.key}) != len(self.key):
             raise OptionError(f"the key names a column twice: {', '.join(self.key)}")
 
     def check_key(self, schema: StructType) -> None:
-        """Whether the key can tell rows of a schema apart."""
+        """Whether the columns of the key can identify rows of a schema."""
         for name in self.key:
             column = schema.find(name)
             if column is None:
@@ -289,10 +290,10 @@ def applied(changes: CdfReadResult, target: TargetTable, way: Way) -> AppliedCha
 
 
 def check_vacant(snapshot: Snapshot | None, uri: str) -> None:
-    """Refuse a target with rows of others: nobody could tell afterwards which rows are the source's."""
+    """Refuse a target with rows of others: afterwards nothing would show which rows are the source's."""
     if snapshot is not None and next(live_rows(snapshot, ["path"], 1), None) is not None:
         raise InputError(
-            f"{uri} has rows already, but all rows of the source are to be added; name an empty or a new place, or "
+            f"{uri} already has rows, and the first run adds all rows of the source; name an empty or a new table, or "
             "overwrite it (strategy replace, or full)"
         )
 
@@ -302,8 +303,8 @@ def check_schema(source: StructType, target: StructType, uri: str) -> bool:
     reason = next(_misfits(source, target, ""), None)
     if reason is not None:
         raise SchemaChangedError(
-            f"the rows do not fit {uri}: {reason}; only new columns are followed, so use strategy replace, or begin "
-            "again with all rows of the source (full)"
+            f"the rows do not fit {uri}: {reason}; only new columns can be added; use strategy replace, or start "
+            "over with all rows of the source (full)"
         )
     return _lacks(source, target)
 
@@ -318,7 +319,7 @@ def _misfits(source: DataType, target: DataType, above: str) -> Iterator[str]:
             yield from _misfits(source.key, target.key, f"{above}key.")
             yield from _misfits(source.value, target.value, f"{above}value.")
         case _ if str(source) != str(target):
-            yield f"column {above[:-1]!r} is {source} in the source, and {target} there"
+            yield f"column {above[:-1]!r} is {source} in the source, but {target} in the target"
 
 
 def _misfits_of_fields(source: StructType, target: StructType, above: str) -> Iterator[str]:
@@ -385,7 +386,9 @@ class _Application:
         given = {name.casefold() for name in self.changes.frame.columns}
         for name in needed.get(self.way.strategy, ()):
             if name.casefold() not in given:
-                raise UnknownColumnError(f"the changes were read without column {name!r}, which applying them needs")
+                raise UnknownColumnError(
+                    f"the changes were read without column {name!r}, which is needed to apply them; read it as well"
+                )
 
     def _rows(self, frame: DataFrame) -> DataFrame:
         return frame.selectExpr(*map(quoted, self.columns))
@@ -431,7 +434,7 @@ class _Application:
         if found:
             raise DuplicateKeyError(
                 f"{self.changes.source.uri} has several rows with the key {found[0]['k']} at version "
-                f"{self.changes.end}; give a key that tells them apart"
+                f"{self.changes.end}; choose a key that is unique"
             )
 
     # Inserts.
@@ -439,7 +442,7 @@ class _Application:
     def _only_inserts(self) -> str:
         refusal = literal(
             "delta_sidecar.errors.InputError: the changes hold updates or deletes, which strategy append does not "
-            "apply; use upsert, or leave them out by the filter inserts_only\n"
+            "apply; use upsert, or leave them out with the filter inserts_only\n"
         )
         return f"CASE WHEN {TYPE} = 'insert' THEN true ELSE CAST(raise_error({refusal}) AS BOOLEAN) END"
 
@@ -457,7 +460,7 @@ class _Application:
             session.sql(self._statement(source, names, lacks)).collect()
 
     def _create(self) -> None:
-        """An empty table, which says nothing yet of how far it is."""
+        """An empty table, whose log does not say yet how far it has come."""
         writer: Any = self._rows(self.changes.frame).where("false").write.format("delta").mode("append")
         self._save(writer)
 
@@ -482,7 +485,7 @@ class _Application:
         refusal = _refusal(
             self.way.key,
             "",
-            "occurs more than once in a version of the source, or in one after it was there already",
+            "occurs more than once in a version of the source, or is inserted again before it was deleted",
         )
         last = f"CASE WHEN {alike} THEN CAST({refusal} AS BOOLEAN) ELSE {names.next} IS NULL END"
         return (
@@ -551,5 +554,5 @@ def _failures(source: str, target: str) -> Iterator[None]:
         if "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE" not in str(error):
             raise
         raise DuplicateKeyError(
-            f"several rows of {source} have the same key in one version; give a key that tells them apart"
+            f"several rows of {source} have the same key in one version; choose a key that is unique"
         ) from error

@@ -6,7 +6,7 @@ its own, on classic Spark and on Connect. Its end is pinned: what others commit 
 | first version                        | when                                                         |
 |--------------------------------------|--------------------------------------------------------------|
 | the one that is asked for            | `start_version` or `start_timestamp` is given                |
-| the one after the cursor's           | there is a cursor that has dealt with some                   |
+| the one after the cursor             | there is a cursor that has processed some                    |
 | none: all rows at the end, as inserts | otherwise; the next reading begins with the version after it |
 """
 
@@ -61,7 +61,7 @@ FEED_COLUMNS: Final = (TYPE, VERSION, TIMESTAMP)
 
 
 class ChangeFilter(Enum):
-    """Which kinds of changes are given.
+    """Which kinds of changes to return.
 
     Example:
         >>> from delta_sidecar.lake import ChangeFilter
@@ -76,7 +76,7 @@ class ChangeFilter(Enum):
 
     @property
     def condition(self) -> str | None:
-        """What it means in SQL; None if all are given."""
+        """The filter as a SQL condition; None if all changes are returned."""
         return _CONDITIONS[self]
 
 
@@ -102,7 +102,7 @@ class CdfReadOptions:
     """
 
     start_version: int | None = None
-    """The first version; it counts over the cursor."""
+    """The first version; it takes precedence over the cursor."""
     end_version: int | None = None
     """The last version; the newest if not given."""
     start_timestamp: str | datetime | None = None
@@ -118,7 +118,7 @@ class CdfReadOptions:
     """A condition in Spark's SQL, on columns of the table and of the feed."""
     change_filter: ChangeFilter = ChangeFilter.INCLUDE_ALL
     max_versions: int | None = None
-    """Versions of one reading at most."""
+    """The largest number of versions in one result."""
 
     def __post_init__(self) -> None:
         if self.start_version is not None and self.start_timestamp is not None:
@@ -132,7 +132,7 @@ class CdfReadOptions:
 
     @property
     def is_from_start(self) -> bool:
-        """Whether the first version is asked for, whatever a cursor says."""
+        """Whether the options name the first version, whatever a cursor says."""
         return self.start_version is not None or self.start_timestamp is not None
 
 
@@ -239,7 +239,7 @@ def _start(head: Snapshot, options: CdfReadOptions, cursor: CdfCursor | None) ->
     if cursor.last_version > latest:
         raise OtherTableError(
             f"cursor {cursor.dataset_name!r} is at version {cursor.last_version}, but the newest at {where} is "
-            f"{latest}: the table was restored or made again; reset the cursor to begin with it"
+            f"{latest}: the table was restored or created again; reset the cursor to start over"
         )
     return cursor.next_version
 
@@ -307,7 +307,7 @@ def _all_names(kind: DataType, above: str) -> Iterator[str]:
 
 @dataclass(eq=False)
 class CdfReadResult:
-    """Changes that are ready to be read, and the cursor that moves when they are dealt with.
+    """Changes that are ready to be read, and the cursor that moves once they are processed.
 
     Example:
         >>> from delta_sidecar.lake import read_changes
@@ -332,7 +332,7 @@ class CdfReadResult:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is any row. Asked for the first time, Spark may have to look for one."""
+        """Whether there is any row. The first time, Spark may have to look for one."""
         if self._has_changes is None:
             self._has_changes = self.range.has_changed_files() and self._any_row()
         return self._has_changes
@@ -342,7 +342,7 @@ class CdfReadResult:
             return not self.frame.isEmpty()
 
     def commit(self) -> CdfCursor | None:
-        """Say that the changes are dealt with: the cursor moves to `end`.
+        """Mark the changes as processed: the cursor moves to `end`.
 
         Returns:
             The cursor as it is now; None if nothing was new and there is none.
@@ -405,9 +405,9 @@ def read_changes(
 ) -> CdfReadResult:
     """The changes of a table since a version, a time or a cursor, as a DataFrame.
 
-    The first version is the one that the options name, else the one after the cursor's. Without either, all rows of
-    the table come first, as inserts; the changes after them come with the next reading. Nothing is read before the
-    frame is used, and the cursor moves when `commit` of the result is called, never before.
+    The first version is the one that the options name, or else the one after the cursor. Without either, the result
+    is all rows of the table, as inserts, and the next call returns the changes after them. Nothing is read before the
+    frame is used, and the cursor moves only when you call `commit` of the result.
 
     Args:
         spark: The session.

@@ -1,7 +1,8 @@
 """Marks of commits: the one text that a commit carries for us, and finding the commit by it.
 
-Spark gives a commit one string, `userMetadata`. We write a JSON object: the user's keys as they are, ours behind
-`sidecar.`. The token in it is drawn anew for each operation, so a commit is found whoever else commits meanwhile.
+Spark gives a commit one string, `userMetadata`. We write a JSON object: the user's keys as they are, ours with the
+prefix `sidecar.`. Each operation has a new random token in it, so its commit is found even if others commit at the same
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class LineageContext:
-    """Where the rows of a commit come from: hashes with names, and tags. Part of its commit metadata.
+    """Where the rows of a commit come from: named hashes, and tags. It is stored in the commit metadata.
 
     Raises:
         OptionError: A hash is neither bytes nor hexadecimal text.
@@ -64,7 +65,7 @@ class CommitMark:
     """What a commit says of itself.
 
     Raises:
-        OptionError: A key of the user begins with `sidecar.`, or a value is no text, number or flag.
+        OptionError: A key of the user begins with `sidecar.`, or a value is not text, a number or a boolean.
     """
 
     operation: str
@@ -75,11 +76,15 @@ class CommitMark:
     def __post_init__(self) -> None:
         for name, value in self.user.items():
             if name.startswith(OURS):
-                raise OptionError(f"the commit metadata key {name!r} is not for users: {OURS}* are our own")
+                raise OptionError(
+                    f"the commit metadata key {name!r} is reserved: {OURS}* are our own keys; choose another name"
+                )
             if any(_SURROGATE.search(text) for text in (name, value) if isinstance(text, str)):
-                raise OptionError(f"the commit metadata {name!r} has lone surrogates: no text; leave them out")
+                raise OptionError(f"the commit metadata {name!r} has lone surrogates, so it is not text; remove them")
             if not isinstance(value, str | int | float | bool | None):
-                raise OptionError(f"the commit metadata {name} is a {type(value).__name__}; give text, numbers, flags")
+                raise OptionError(
+                    f"the commit metadata {name} is a {type(value).__name__}; give text, numbers or booleans"
+                )
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Whether a store keeps an object that is there when it is written again, if asked to: what our own files rely on."""
+"""Whether a store can refuse to overwrite an existing object, which our own files rely on."""
 
 from __future__ import annotations
 

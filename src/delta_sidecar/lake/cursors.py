@@ -1,8 +1,8 @@
-"""Cursors: up to which version a consumer has dealt with a table's changes. One object a cursor, in any store.
+"""Cursors: up to which version a consumer has processed a table's changes. Each cursor is one object, in any store.
 
-A cursor is replaced by compare-and-swap, so that of two consumers that move it at once none undoes the other's move. It
-only goes forward, unless it is reset, and belongs to one table: a table that was made again in the same place begins
-its versions anew, and a cursor of the old one would silently skip them.
+A cursor is replaced by compare-and-swap, so two consumers that move it at once cannot undo each other's move. It only
+moves forward, unless it is reset, and belongs to one table: a table that was created again at the same location starts
+at version 0, and a cursor of the old table would silently skip its versions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.uri import parse_location
 
 STATE_DIRECTORY: Final = "_sidecar_state"
-"""Beside a table's data. Names that begin with `_` are left alone by Delta's readers and by VACUUM."""
+"""Beside a table's data. Delta's readers and VACUUM ignore names that begin with `_`."""
 _DIRECTORY: Final = "cursors/"
 _ENDING: Final = ".cursor.json"
 _LONGEST: Final = 200
@@ -64,9 +64,9 @@ class CdfCursor(msgspec.Struct, frozen=True, kw_only=True):
 
     dataset_name: str
     last_version: int
-    """The newest version that is dealt with; -1 if none is."""
+    """The newest version that is processed; -1 if none is."""
     last_timestamp: str | None = None
-    """When the cursor came there: ISO 8601, in UTC."""
+    """When the cursor moved there: ISO 8601, in UTC."""
     table_id: str | None = None
     """The id of the table, from its metadata."""
     last_commit: str | None = None
@@ -80,24 +80,25 @@ class CdfCursor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def next_version(self) -> int:
-        """The first version that is not dealt with."""
+        """The first version that is not processed yet."""
         return self.last_version + 1
 
     def check_table(self, table_id: str | None, where: str) -> None:
         """`OtherTableError` if the cursor belongs to another table."""
         if None not in (self.table_id, table_id) and self.table_id != table_id:
             raise OtherTableError(
-                f"cursor {self.dataset_name!r} belongs to table {self.table_id}, but at {where} is table {table_id}, "
-                "made in its place; begin again with all its rows (reset the cursor; for a sync: full)"
+                f"cursor {self.dataset_name!r} belongs to table {self.table_id}, but {where} is now table {table_id}; "
+                "start over with all its rows (reset the cursor; for a sync, use full)"
             )
 
     def check_commit(self, digest: str | None, where: str) -> None:
-        """`OtherTableError` if the last version is another commit now; None for one that is no longer there."""
+        """`OtherTableError` if the last version is now another commit. A digest of None means that the commit is
+        gone."""
         if None not in (self.last_commit, digest) and self.last_commit != digest:
             raise OtherTableError(
-                f"cursor {self.dataset_name!r} is at version {self.last_version} of {where}, which is another commit "
-                "now: an older copy was put in its place, and written since; begin again with all its rows (reset the "
-                "cursor; for a sync: full)"
+                f"cursor {self.dataset_name!r} is at version {self.last_version} of {where}, which is now another "
+                "commit: an older copy was restored and written to; start over with all its rows (reset the "
+                "cursor; for a sync, use full)"
             )
 
 
@@ -140,7 +141,7 @@ def decode_cursor(data: bytes) -> CdfCursor:
 
 
 class CdfCursorStore:
-    """The cursors below a place: a directory, or a URI such as `s3://bucket/state`.
+    """The cursors below a location: a directory, or a URI such as `s3://bucket/state`.
 
     Args:
         place: Where the state is; the cursors are in `cursors/` below it.
@@ -170,12 +171,12 @@ class CdfCursorStore:
         """The cursor of that name; None if there is none.
 
         Raises:
-            CursorError: The object is damaged, or that of another name.
+            CursorError: The object is damaged, or belongs to a cursor of another name.
         """
         return self._load(name)[0]
 
     def start_version(self, name: str) -> int | None:
-        """The version after the last one that is dealt with; None if there is no cursor, or nothing is done yet."""
+        """The version after the last processed one; None if there is no cursor, or nothing is processed yet."""
         cursor = self.load(name)
         return None if cursor is None or cursor.last_version == NOTHING_YET else cursor.next_version
 
@@ -190,14 +191,14 @@ class CdfCursorStore:
     ) -> CdfCursor:
         """Move a cursor forward to a version, and create it if there is none.
 
-        Where it is at that version already, nothing is written.
+        If it is already at that version, nothing is written.
 
         Args:
             name: The cursor's name.
-            version: The newest version that is dealt with.
-            table_id: The id of the table. A cursor that has one already takes no other.
+            version: The newest version that is processed.
+            table_id: The id of the table. A cursor that already has an id accepts no other.
             commit: A digest of the commit of that version (`commit_digest`).
-            target: What the changes were applied to, where that is a Delta table.
+            target: The Delta table that the changes were applied to, if there is one.
 
         Returns:
             The cursor as it is now.
@@ -215,7 +216,7 @@ class CdfCursorStore:
             cursor.check_table(table_id, "the source")
             if version < cursor.last_version:
                 raise CursorError(
-                    f"cursor {name!r} is at version {cursor.last_version} and does not go back to {version}; "
+                    f"cursor {name!r} is at version {cursor.last_version} and does not move back to {version}; "
                     "reset it if you want the changes again"
                 )
             bound = msgspec.structs.replace(
@@ -231,8 +232,9 @@ class CdfCursorStore:
         return self._changed(name, moved)
 
     def plan(self, name: str, version: int, *, table_id: str | None = None, after: int = NOTHING_YET) -> int:
-        """Say that a step from the version after `after` has begun, and where it ends: at `version`, or where a step
-        that was begun earlier ends. So who repeats a step, or does it at the same time, deals with the same versions.
+        """Record that a step from the version after `after` has begun, and where it ends: at `version`, or where a
+        step that began earlier ends. So whoever repeats a step, or runs it at the same time, processes the same
+        versions.
 
         Raises:
             CursorError: The cursor is no longer at `after`: another consumer has moved it.
@@ -245,7 +247,7 @@ class CdfCursorStore:
             cursor.check_table(table_id, "the source")
             if cursor.last_version != after:
                 raise CursorError(
-                    f"cursor {name!r} was moved from version {after} to {cursor.last_version} meanwhile; run it again"
+                    f"another run moved cursor {name!r} from version {after} to {cursor.last_version}; run it again"
                 )
             if cursor.planned_version is not None:
                 return cursor
@@ -256,16 +258,16 @@ class CdfCursorStore:
         return done.planned_version
 
     def reset(self, name: str, version: int | None = None) -> None:
-        """Delete a cursor, so that its consumer begins with the whole table; or set it to a version, also an earlier
-        one. It stays with its table.
+        """Delete a cursor, so that its consumer starts with the whole table; or set it to a version, even an earlier
+        one. It stays bound to its table.
 
         Args:
             name: The cursor's name.
-            version: The version that counts as the newest that is dealt with.
+            version: The version that counts as the newest processed one.
 
         Raises:
             InputError: There is no such cursor, or the version is below 0.
-            CursorError: The cursor is that of a sync, and the version later than what its target has.
+            CursorError: The cursor belongs to a sync, and the version is later than its target's.
         """
         if version is not None and version < 0:
             raise InputError(f"a cursor cannot be set to version {version}; give 0 or more")
@@ -273,7 +275,9 @@ class CdfCursorStore:
         try:
             self._store.head(path)
         except ObjectNotFoundError:
-            raise InputError(f"there is no cursor {name!r} at {self.place}") from None
+            raise InputError(
+                f"there is no cursor {name!r} at {self.place}; `sidecar cursors list` shows all of them"
+            ) from None
         if version is None:
             self._store.delete(path)
             return
@@ -283,8 +287,8 @@ class CdfCursorStore:
             before = None  # Damaged: what it said is lost anyway.
         if before is not None and before.target is not None and version > before.last_version:
             raise CursorError(
-                f"cursor {name!r} is that of a sync whose target has version {before.last_version}; set to {version}, "
-                "the changes in between would never come there"
+                f"cursor {name!r} belongs to a sync whose target has version {before.last_version}; at {version}, "
+                "the target would miss the changes in between; sync with full instead"
             )
         wanted = CdfCursor(
             dataset_name=name,
@@ -323,7 +327,7 @@ class CdfCursorStore:
             ) from None
         if cursor.dataset_name != name:
             raise CursorError(
-                f"the cursor at {self.place}/{path} is that of {cursor.dataset_name!r}, not of {name!r}: "
+                f"the cursor at {self.place}/{path} belongs to {cursor.dataset_name!r}, not to {name!r}: "
                 "choose a name that differs in more than its case"
             )
         return cursor, etag
@@ -344,7 +348,7 @@ class CdfCursorStore:
             except (ObjectExistsError, ObjectChangedError):
                 continue
             return wanted
-        raise CursorError(f"cursor {name!r} at {self.place} is moved by others all the time; stop one of them")
+        raise CursorError(f"other consumers keep moving cursor {name!r} at {self.place}; stop one of them")
 
 
 def state_beside(table: str | os.PathLike[str]) -> str:
@@ -362,7 +366,7 @@ def cursor_name(table: str | os.PathLike[str]) -> str:
 def escaped(name: str) -> str:
     """A name as a part of a path: letters, digits, `_`, `-` and inner dots as they are, other bytes as `%XX`."""
     if not name:
-        raise InputError("the name of a cursor is empty")
+        raise InputError("the name of a cursor is empty; give one")
     text = name if _PLAIN.fullmatch(name) else quote(name, safe="", errors="surrogatepass")
     text = f"%2E{text[1:]}" if text.startswith(".") else text.replace("~", "%7E")
     if len(text) > _LONGEST:

@@ -29,7 +29,7 @@ class DatasetSourceOptions:
     Args:
         dataset_format: `delta`, or a format that pyarrow reads: `parquet`, `csv`, `json`, `feather`, `arrow`, `ipc`,
             `orc`.
-        filesystem: A file system of pyarrow or fsspec; of a Delta table its root is the table.
+        filesystem: A pyarrow or fsspec file system; for a Delta table its root must be the table.
         files: The files, instead of all below the source. Not for `delta`: the log says which they are.
         partitioning: How directories are named; `hive` or a `pyarrow.dataset.Partitioning`. Not for `delta`.
         storage_options: Credentials and settings of the store. Only for `delta`; others take a `filesystem`.
@@ -37,7 +37,7 @@ class DatasetSourceOptions:
         delta_timestamp: A time, as text or `datetime`: the version at that time. Not with `delta_version`.
 
     Raises:
-        OptionError: There is no such format, or options exclude each other.
+        OptionError: There is no such format, or options contradict each other.
 
     Example:
         >>> from delta_sidecar.lake import DatasetSourceOptions
@@ -56,9 +56,9 @@ class DatasetSourceOptions:
     def __post_init__(self) -> None:
         if self.dataset_format not in _FORMATS:
             near = did_you_mean(str(self.dataset_format), _FORMATS)
-            raise OptionError(f"no dataset format {self.dataset_format!r}{near}; known are {', '.join(_FORMATS)}")
+            raise OptionError(f"no dataset format {self.dataset_format!r}{near}; known: {', '.join(_FORMATS)}")
         if self.delta_version is not None and self.delta_timestamp is not None:
-            raise OptionError("delta_version and delta_timestamp are both given; give one: either alone says a version")
+            raise OptionError("delta_version and delta_timestamp are both given; give one of them")
         if self.files is not None:
             object.__setattr__(self, "files", tuple(self.files))
         for name, reason in self._misplaced():
@@ -83,20 +83,20 @@ class DatasetSourceOptions:
 
 
 Source: TypeAlias = Any
-"""A location, a `DeltaTable`, a dataset, a table or batch of pyarrow, or anything that is an Arrow stream."""
+"""A location, a `DeltaTable`, a dataset, a pyarrow table or batch, or any Arrow stream."""
 
 
 class OneShotDataset(NotPickled):
     """Rows that can be scanned once: a stream with the methods of a dataset. A second scan is an error.
 
-    The scan that was begun closes what it reads from, at its end, when it is let go, or by `close`.
+    The scan closes its source at its end, when it is garbage-collected, or when `close` is called.
 
     Args:
         source: A `RowStream`, a `pyarrow.RecordBatchReader`, another Arrow stream, or a dataset.
 
     Raises:
         ConsumedStreamError: It was scanned or closed before.
-        UnknownColumnError: A scan asks for a column that is not there.
+        UnknownColumnError: A scan asks for a column that does not exist.
         InputError: The source is none of these.
 
     Example:
@@ -109,7 +109,7 @@ class OneShotDataset(NotPickled):
 
     def __init__(self, source: Source) -> None:
         if not isinstance(source, pds.Dataset) and not hasattr(source, "__arrow_c_stream__"):
-            raise InputError(f"a {type(source).__name__} is no Arrow stream and no dataset; give one of these")
+            raise InputError(f"a {type(source).__name__} is neither an Arrow stream nor a dataset; give one of these")
         if not isinstance(source, pds.Dataset) and not hasattr(source, "schema"):
             source = pa.RecordBatchReader.from_stream(source)
         self._source = source
@@ -126,7 +126,7 @@ class OneShotDataset(NotPickled):
         return self._used is not None
 
     def to_batches(self, columns: Columns = None, filter: Any = None) -> Iterator[pa.RecordBatch]:  # noqa: A002
-        """The rows as batches, read as they are taken: some columns, and the rows that a filter is true of."""
+        """The rows as batches, read as they are taken: some columns, and the rows that match a filter."""
         step = self._step(columns, filter)
         self._begin("was scanned")
         return self._batches(step, columns, filter)
@@ -148,7 +148,7 @@ class OneShotDataset(NotPickled):
         return sum(batch.num_rows for batch in self.to_batches(None if filter is not None else [], filter))
 
     def close(self) -> None:
-        """Let the source go unread; closes what it reads from."""
+        """Close the source without reading it."""
         if self._used is None:
             self._used = "was closed"
             _close(self._source)
@@ -190,15 +190,15 @@ class OneShotDataset(NotPickled):
 
 
 def open_dataset(source: Source, options: DatasetSourceOptions | None = None) -> pds.Dataset | OneShotDataset:
-    """A source as a dataset. Streams become a `OneShotDataset`; all else can be scanned any number of times.
+    """A source as a dataset. Streams become a `OneShotDataset`; everything else can be scanned any number of times.
 
     Args:
-        source: A location, a `DeltaTable`, a dataset, a table or batch of pyarrow, or anything that is an Arrow stream.
+        source: A location, a `DeltaTable`, a dataset, a pyarrow table or batch, or any Arrow stream.
         options: The format of a location and how it is opened; a Delta table at its newest version if not given.
 
     Raises:
         InputError: The source is none of these, or cannot be opened.
-        OptionError: Options are given for a source that is open already.
+        OptionError: Options are given for a source that is already open.
         TableNotFoundError: There is no Delta table at the location.
 
     Example:
@@ -209,7 +209,7 @@ def open_dataset(source: Source, options: DatasetSourceOptions | None = None) ->
     if isinstance(source, str | os.PathLike):
         return _located(source, options or DatasetSourceOptions())
     if options is not None and options != DatasetSourceOptions():
-        raise OptionError(f"options are for a location; a {type(source).__name__} is open already: leave them out")
+        raise OptionError(f"options are for a location, and a {type(source).__name__} is already open; leave them out")
     if isinstance(source, DeltaTable):
         return source.to_pyarrow_dataset()
     if isinstance(source, pds.Dataset | OneShotDataset):

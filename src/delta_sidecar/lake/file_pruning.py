@@ -50,8 +50,8 @@ _NUMBERS: Final = ("long", "double", "decimal")
 class PartitionFilter:
     """A condition on a partition column. Values are compared in the column's type.
 
-    Null is a value of its own, which only `None` asks for, alone or in a list: `!=` and `not in` leave null out, as in
-    SQL, and the empty text is not null.
+    Only `None`, alone or in a list, asks for null: `!=` and `not in` skip null, as in SQL, and
+    an empty string is not null.
 
     Args:
         column: The name of a partition column.
@@ -95,9 +95,9 @@ class StatsFilter:
     Bounds are compared in the column's type. A file without them is kept.
 
     Args:
-        column: The name of a column; of a nested one, with dots.
+        column: The name of a column; for a nested one, with dots.
         op: `=`, `!=`, `<`, `<=`, `>` or `>=`.
-        value: The value; `None` with `=` and `!=` asks for null and for other than null.
+        value: The value; `= None` asks for null, `!= None` for values that are not null.
         cast: The type that a text is read as before it is compared: `long`, `double`, `decimal`, `date`, `timestamp`
             or `string`. Without it, a text is read as a value of the column's type.
 
@@ -130,7 +130,7 @@ class StatsFilter:
         try:
             return _CASTS[self.cast](str(self.value))
         except (ValueError, InvalidOperation):
-            raise PredicateError(f"{self.value!r}, the value for {self.column!r}, is no {self.cast}") from None
+            raise PredicateError(f"{self.value!r}, the value for {self.column!r}, is not a {self.cast}") from None
 
     def _condition(self) -> Condition:
         name = Name((self.column,), dotted=True)
@@ -142,14 +142,14 @@ class StatsFilter:
 
 @dataclass(frozen=True, slots=True)
 class FilePruningPolicy:
-    """Conditions that the rows of wanted files may all fulfil.
+    """Conditions for files: a file passes if some of its rows may meet all of them.
 
     Args:
         partition_filters: Conditions on partition columns.
         stats_filters: Conditions on other columns.
 
     Raises:
-        InputError: Something else than filters is given.
+        InputError: Something other than filters is given.
 
     Example:
         >>> from delta_sidecar.lake import FilePruningPolicy, StatsFilter
@@ -171,9 +171,9 @@ class FilePruningPolicy:
 
 
 class FilePruningResult(NotPickled):
-    """The files that a policy leaves, as a stream: made by `prune_files`, read once.
+    """The files that pass a policy, as a stream that can be read once: the return value of `prune_files`.
 
-    What it counts is known once it was read to its end; before that it is None.
+    The counts are known once it has been read to its end; before that they are None.
 
     Example:
         >>> from delta_sidecar import DeltaTable
@@ -222,20 +222,20 @@ class FilePruningResult(NotPickled):
 
     @property
     def candidate_count(self) -> int | None:
-        """The files that are left."""
+        """The number of files that pass the policy."""
         return self._seen if self._reading.is_at_end else None
 
     @property
     def total_files(self) -> int | None:
-        """The live files of the version. Where an index spared looking at them all, they are listed when this is first
-        asked for."""
+        """The live files of the version. If an index made it unnecessary to look at all of them, the first use of
+        this lists them."""
         if self._reading.is_at_end and self._total is None:
             self._total = self._count(self._scan)
         return self._total
 
     @property
     def pruned_count(self) -> int | None:
-        """The files that were left out; costs what `total_files` does."""
+        """The number of files that do not pass; it costs as much as `total_files`."""
         total = self.total_files
         return None if total is None else total - self._seen
 
@@ -257,19 +257,19 @@ _Count = Callable[["FileScan"], int]
 
 
 def prune_files(table: DeltaTable, policy: FilePruningPolicy, evaluator: Evaluator = "vectorised") -> FilePruningResult:
-    """The files of a table that a policy leaves, newest first, as a stream.
+    """The files of a table that pass a policy, newest first, as a stream.
 
     Args:
         table: The table, at the version that is open.
         policy: The conditions.
-        evaluator: `vectorised` is the table's own listing: conditions skip parts of the index and files, and what
-            follows from a time bucket counts too. `plain` looks at each file by itself, slowly; on tables without a
-            time bucket it leaves the same files.
+        evaluator: `vectorised` is the table's own listing: conditions skip parts of the index and files, and a
+            time bucket is used as well. `plain` looks at each file by itself, slowly; on tables without
+            a time bucket it gives the same files.
 
     Raises:
         UnknownColumnError: There is no such column.
         PredicateError: A value does not fit its column, or a filter is of the wrong kind for it.
-        InputError: `table` is no `DeltaTable`, or `policy` no policy.
+        InputError: `table` is not a `DeltaTable`, or `policy` is not a `FilePruningPolicy`.
         OptionError: There is no such evaluator.
 
     Example:
@@ -322,7 +322,7 @@ def _on_partition(given: PartitionFilter, binder: Binder) -> Expression:
     if not column.is_partition:
         known = ", ".join(sorted(binder.partition_columns)) or "none"
         raise PredicateError(
-            f"{given.column!r} is no partition column (partition columns here: {known}); use a StatsFilter"
+            f"{given.column!r} is not a partition column (partition columns here: {known}); use a StatsFilter"
         )
     return binder.bind(given._condition())
 
@@ -333,7 +333,7 @@ def _on_stats(given: StatsFilter, binder: Binder) -> Expression:
         raise PredicateError(f"{given.column!r} is a partition column and has no statistics; use a PartitionFilter")
     if given.cast in _NUMBERS and str(column.type) == "string":
         raise PredicateError(
-            f"column {column} is a string: its bounds are in the order of texts, not of numbers; leave out the cast"
+            f"column {column} is a string: its bounds are in the order of text, not of numbers; leave out the cast"
         )
     return binder.bind(given._condition())
 
@@ -341,7 +341,7 @@ def _on_stats(given: StatsFilter, binder: Binder) -> Expression:
 def _check(given: PartitionFilter | StatsFilter, op: str, known: Sequence[str]) -> None:
     kind = type(given).__name__
     if not given.column or type(given.column) is not str:
-        raise PredicateError(f"a {kind} has the column {given.column!r}; it takes a column's name")
+        raise PredicateError(f"the column of a {kind} is {given.column!r}; it takes a column's name")
     if op not in known:
         raise PredicateError(f"{kind} on {given.column!r} has no operator {op!r}; it has {', '.join(known)}")
 

@@ -1,6 +1,6 @@
-"""Operations on a table: ensure it, write, delete, update, merge, optimize. Spark commits, held to a policy.
+"""Operations on a table: ensure it, write, delete, update, merge, optimize. Spark commits; a policy sets the limits.
 
-Every operation goes the same way (`_Operation.run`): what the policy refuses is refused before Spark is asked; the
+Every operation works the same way (`_Operation.run`): what the policy refuses is refused before Spark is asked; the
 statement runs in a session of its own, its commit marked with a token; after a failure the log is searched for the
 token before anything else; what another writer did decides whether another attempt is made, on a fresh snapshot and
 with the source evaluated again.
@@ -87,10 +87,10 @@ _CREATIONS: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """What a commit says of itself, and what happens after it.
+    """What to record in a commit, and what to do after it.
 
     Raises:
-        OptionError: `app_id` and `batch_id` are not given together, or make no sense.
+        OptionError: `app_id` and `batch_id` are not given together, or are out of range.
 
     Example:
         >>> from delta_sidecar.lake import CommitOptions, LineageContext
@@ -137,7 +137,7 @@ class WriteOutcome:
     """Stands in the commit's `userMetadata` as `sidecar.token`."""
     version: int | None = None
     rows: int | None = None
-    """Rows in the files that were added, those included that were only copied; None without statistics."""
+    """Rows in the files that were added, copied ones included; None without statistics."""
     files: int | None = None
     """Files that were added."""
     bytes: int | None = None
@@ -148,13 +148,13 @@ class WriteOutcome:
     deleted: int | None = None
     attempts: int = 1
     conflicts: tuple[str, ...] = ()
-    """What attempts that failed met."""
+    """What the failed attempts conflicted with."""
     indexed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EnsuredTable:
-    """The table as `ensure_table` found or made it.
+    """The table as `ensure_table` found or created it.
 
     Example:
         >>> from delta_sidecar.lake import ensure_table
@@ -246,15 +246,15 @@ def ensure_table(
     alter: bool = False,
     storage_options: Mapping[str, str] | None = None,
 ) -> EnsuredTable:
-    """Create the table if there is none, else check that it is the one expected. Callers that race all succeed.
+    """Create the table if there is none, or else check that it is as expected. Callers that race all succeed.
 
     Args:
         spark: A session, classic or Connect.
         table: The location of the table: a local path or a URI such as `s3://bucket/events`.
-        schema: A StructType, DDL, Spark's JSON, an Arrow schema, or a DataFrame (whose columns are all nullable then).
+        schema: A StructType, DDL, Spark's JSON, an Arrow schema, or a DataFrame (all its columns become nullable).
         policy: Partitioning, properties and features.
-        unsigned: `widen` takes Arrow's unsigned numbers as the next larger signed ones.
-        alter: Set properties of the policy that an existing table lacks. That aborts writes that are at work.
+        unsigned: `widen` turns Arrow's unsigned numbers into the next larger signed ones.
+        alter: Set properties of the policy that an existing table lacks. That aborts running writes.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
 
     Returns:
@@ -277,7 +277,7 @@ def ensure_table(
     PolicyEffects.of(work.policy, wanted)
     snapshot, created = work.existing_or_created(wanted)
     if found := differences(wanted, snapshot.schema):
-        raise InputError(f"{work.table} has another schema: {_some(found)}")
+        raise InputError(f"{work.table} does not have the expected schema: {_some(found)}")
     check_table(work.policy, snapshot)
     missing = missing_properties(work.policy, snapshot)
     if not missing:
@@ -285,7 +285,7 @@ def ensure_table(
     told = ", ".join(f"{name}={value}" for name, value in missing.items())
     if not alter:
         raise InputError(
-            f"{work.table} lacks {told} of the policy; pass alter=True to set it (that aborts writes that are at work)"
+            f"{work.table} lacks {told} of the policy; pass alter=True to set it (this aborts running writes)"
         )
     return EnsuredTable(created, work.set_properties(missing).version, tuple(missing))
 
@@ -301,7 +301,7 @@ def write(
     commit: CommitOptions | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> WriteOutcome:
-    """Append to a table, or overwrite it or a part of it, in one commit. A table that is not there is created.
+    """Append to a table, or overwrite it or a part of it, in one commit. If there is no table, it is created.
 
     Args:
         spark: A session, classic or Connect.
@@ -310,7 +310,7 @@ def write(
             if the rows depend on the table itself.
         mode: `append` or `overwrite`.
         replace_where: With `overwrite`: replace only the rows that match this SQL condition.
-        policy: What the write is held to.
+        policy: The policy that the write must obey.
         commit: Metadata, lineage, a batch number, the index.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
 
@@ -318,11 +318,11 @@ def write(
         A `WriteOutcome`.
 
     Raises:
-        OptionError: The policy refuses it, or Delta would ignore a part of it.
-        InputError: The table is not as the policy has it, or the rows do not fit.
-        TableChangedError: Another writer changed the schema meanwhile; nothing was written.
+        OptionError: The policy forbids it, or Delta would ignore a part of it.
+        InputError: The table does not match the policy, or the rows do not fit.
+        TableChangedError: Another writer changed the schema during the write; nothing was written.
         ConflictError: Other writers committed first, at every attempt; nothing was written.
-        UncertainCommitError: It failed, and may have been committed; it is not tried again.
+        UncertainCommitError: It failed, and may have been committed; it is not retried.
         SparkError: A Spark job failed; nothing was written.
 
     Example:
@@ -369,7 +369,7 @@ def delete(
         spark: A session, classic or Connect.
         table: The location of the table.
         where: A SQL condition; `true` deletes all rows.
-        policy: What the operation is held to.
+        policy: The policy that the operation must obey.
         commit: Metadata, lineage, a batch number, the index.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
 
@@ -408,7 +408,7 @@ def update(
         table: The location of the table.
         values: The new values: SQL expressions by column.
         where: A SQL condition; all rows if not given.
-        policy: What the operation is held to.
+        policy: The policy that the operation must obey.
         commit: Metadata, lineage, a batch number, the index.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
 
@@ -450,9 +450,9 @@ def merge(
         spark: A session, classic or Connect.
         table: The location of the table.
         source: The rows: a DataFrame, or a function that returns one, which is called at every attempt.
-        on: The SQL condition that says which rows belong together, such as `t.id = s.id`.
+        on: The SQL condition that matches rows of both, such as `t.id = s.id`.
         clauses: What happens to rows: see `MergeClause`.
-        policy: What the operation is held to. If it is append-only, clauses may only insert.
+        policy: The policy that the operation must obey. If it is append-only, clauses may only insert.
         commit: Metadata, lineage, a batch number, the index.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
 
@@ -476,7 +476,7 @@ def merge(
         if clause.then != "INSERT":
             refuse_if_append_only(work.policy, f"merge with {clause.then}")
     if work.policy.schema.schema_mode == "overwrite":
-        raise OptionError('schema_mode = "overwrite" does not go with merge; Delta ignores it there')
+        raise OptionError('schema_mode = "overwrite" cannot be used with merge: Delta ignores it there')
     whens, condition = " ".join(clause.sql for clause in clauses), fragment("the condition of the merge", on)
 
     def statement(snapshot: Snapshot | None) -> None:
@@ -513,8 +513,8 @@ def optimize(
         A `WriteOutcome`.
 
     Raises:
-        OptionError: A batch number was given: Delta keeps none for OPTIMIZE.
-        InputError: Delta cannot order the table so.
+        OptionError: A batch number was given, but Delta keeps none for OPTIMIZE.
+        InputError: Delta cannot order the table by these columns.
         DeltaSidecarError: As for `write`.
 
     Example:
@@ -553,7 +553,7 @@ def _some(lines: Sequence[str], most: int = 5) -> str:
 
 @dataclass(slots=True)
 class _Operation:
-    """An operation at work. Every attempt begins with the table as it is."""
+    """A running operation. Every attempt begins with the table as it is."""
 
     spark: SparkSession
     table: str
@@ -566,7 +566,7 @@ class _Operation:
     first: Snapshot | None = None
     """The table as the first attempt saw it; None while there was none."""
     asked: bool = False
-    """Whether Spark was asked to commit in the attempt at work."""
+    """Whether Spark was asked to commit in the current attempt."""
     attempts: int = 0
     tried: list[Conflict] = field(default_factory=list)
     creations: int = 0
@@ -638,7 +638,9 @@ class _Operation:
             self.asked, self.attempts = False, self.attempts + 1
             snapshot = load_table(self.store)
             if snapshot is None and not creates:
-                raise TableNotFoundError(f"no Delta table at {self.table}")
+                raise TableNotFoundError(
+                    f"no Delta table at {self.table}; check the path, or create it with ensure_table"
+                )
             if snapshot is not None:
                 self.saw(snapshot)
                 if self._is_in(snapshot):
@@ -667,7 +669,7 @@ class _Operation:
         """Hold the table to the policy. An append-only one says so itself, for other writers."""
         check_table(self.policy, snapshot, replaces_schema)
         if self.policy.mutation.append_only and snapshot.metadata.properties.get(APPEND_ONLY) != "true":
-            _log.warning("%s: setting %s, which aborts writes that are at work", self.table, APPEND_ONLY)
+            _log.warning("%s: setting %s, which aborts running writes", self.table, APPEND_ONLY)
             self.set_properties({APPEND_ONLY: "true"})
 
     def _afterwards(self) -> WriteOutcome:

@@ -1,4 +1,4 @@
-"""Policies: what a team decides once about a table, and every job that writes it is held to.
+"""Policies: what a team decides once about a table, and every job that writes it must obey.
 
 Frozen and strict: a field that is not known is refused, and so are values that exclude each other. What a policy does
 to Spark and Delta is in `policy_effects`.
@@ -88,7 +88,7 @@ class DeltaRetryPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """
 
     attempts: int = 12
-    """Attempts in all; 1 means no retry."""
+    """Number of attempts; 1 means no retry."""
     first_delay: float = 0.25
     """Longest first pause in seconds."""
     longest_delay: float = 20.0
@@ -105,7 +105,7 @@ class DeltaWritePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """How files are laid out, which statistics they keep, and which features the table has.
 
     Raises:
-        OptionError: A value is not known, or two of them exclude each other.
+        OptionError: A value is not known, or two of them contradict each other.
 
     Example:
         >>> from delta_sidecar.lake import DeltaWritePolicy
@@ -153,7 +153,7 @@ class DeltaWritePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         if self.stats_policy == "explicit" and not self.stats_columns:
             raise OptionError('stats_policy = "explicit" needs stats_columns')
         if self.stats_policy != "explicit" and self.stats_columns:
-            raise OptionError(f'stats_columns count only with stats_policy = "explicit", not {self.stats_policy!r}')
+            raise OptionError(f'stats_columns apply only with stats_policy = "explicit", not {self.stats_policy!r}')
         if len(self.stats_columns) > self.stats_max_columns:
             raise OptionError(
                 f"{len(self.stats_columns)} stats_columns are more than stats_max_columns = {self.stats_max_columns}"
@@ -161,7 +161,9 @@ class DeltaWritePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
         known = {name.casefold() for name in self.stats_columns}
         without = [name for name in self.zorder_by if name.casefold() not in known]
         if self.stats_policy == "off" and self.zorder_by:
-            raise OptionError('zorder_by needs statistics: Delta refuses to order by a column without; not with "off"')
+            raise OptionError(
+                'zorder_by needs statistics, so stats_policy cannot be "off": Delta refuses to order without them'
+            )
         if self.stats_policy == "explicit" and without:
             raise OptionError(f"zorder_by {without[0]} needs statistics: add it to stats_columns")
         if self.stats_policy == "auto" and len(self.zorder_by) > self.stats_max_columns:
@@ -169,10 +171,10 @@ class DeltaWritePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class DeltaMutationPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How safe changes of the table have to be.
+    """How safely the table must be changed.
 
     Raises:
-        OptionError: A value is not known, or two of them exclude each other.
+        OptionError: A value is not known, or two of them contradict each other.
 
     Example:
         >>> from delta_sidecar.lake import DeltaMutationPolicy, DeltaRetryPolicy
@@ -182,9 +184,9 @@ class DeltaMutationPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
     retry: DeltaRetryPolicy = DeltaRetryPolicy()
     append_only: bool = False
-    """Refuse whatever removes or changes rows, and set `delta.appendOnly`, so that other writers are refused, too."""
+    """Refuse whatever removes or changes rows, and set `delta.appendOnly`, so that Delta refuses other writers, too."""
     require_conditional_put: bool | Literal["declared"] = False
-    """True: try once for each store that an existing object is not overwritten. `declared`: believe it."""
+    """True: try once for each store that an existing object is not overwritten. `declared`: do not test it."""
     drivers: Drivers = "one"
     """`many`: several Spark drivers write the table at once. On S3 that needs a LogStore that coordinates them."""
     log_store: str | None = None
@@ -194,10 +196,10 @@ class DeltaMutationPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
         _check_choice("drivers", self.drivers)
         if self.require_conditional_put not in (True, False, "declared"):
             raise OptionError(
-                f'require_conditional_put {self.require_conditional_put!r} is not true, false, "declared"'
+                f'require_conditional_put {self.require_conditional_put!r} is not true, false or "declared"'
             )
         if self.log_store is not None and self.drivers == "one":
-            raise OptionError('log_store counts only with drivers = "many"')
+            raise OptionError('log_store applies only with drivers = "many"; set that, or leave log_store out')
 
 
 class DeltaSchemaPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -224,10 +226,10 @@ class DeltaSchemaPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class LakePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All that is decided about a table: `write`, `mutation` and `schema`.
+    """All policies of a table: `write`, `mutation` and `schema`.
 
     Raises:
-        OptionError: Two decisions exclude each other.
+        OptionError: Two settings contradict each other.
 
     Example:
         >>> from delta_sidecar.lake import DeltaMutationPolicy, LakePolicy
@@ -252,7 +254,7 @@ def load_policy(path: str | os.PathLike[str]) -> LakePolicy:
         path: A local file that ends in `.toml` or `.json`.
 
     Returns:
-        The policy; what the file does not say has its default.
+        The policy; fields that are not in the file have their defaults.
 
     Raises:
         OptionError: The file cannot be read, a field is not known, or a value is wrong. The message names it.

@@ -38,7 +38,7 @@ _BIN_SIZE: Final = "spark.databricks.delta.optimizeWrite.binSize"
 _LARGEST: Final = "spark.databricks.delta.optimize.maxFileSize"
 _SMALLEST: Final = "spark.databricks.delta.optimize.minFileSize"
 _OWN_STATS: Final = 32
-"""Leaf columns that Delta keeps statistics of when it is told nothing."""
+"""The number of leaf columns that Delta keeps statistics of by default."""
 _FEATURES: Final[dict[Feature, tuple[str, str, str]]] = {
     "change_data_feed": ("delta.enableChangeDataFeed", "true", "writer 7"),
     "column_defaults": ("delta.feature.allowColumnDefaults", "supported", "writer 7"),
@@ -95,7 +95,7 @@ class PolicyEffects:
         """The effects of a policy; with the schema of the table also those that depend on its columns.
 
         Raises:
-            InputError: A column of the policy is not in the schema, or is of a type that cannot be used so.
+            InputError: A column of the policy is not in the schema, or has a type that cannot be used there.
         """
         if schema is not None:
             _check_columns(policy, schema)
@@ -111,7 +111,7 @@ class PolicyEffects:
 
     @property
     def delta_properties(self) -> dict[str, str]:
-        """The properties that change what Delta does; ours only remember something."""
+        """The properties that change what Delta does; our own only store a setting."""
         return {name: value for name, value in self.table_properties.items() if name.startswith("delta.")}
 
 
@@ -219,7 +219,7 @@ def _check_columns(policy: LakePolicy, schema: StructType) -> None:
         for name in names:
             kind = _column(schema, what, name).type
             if not (_is_simple(kind) if what == "zorder_by" else _has_stats(kind) or isinstance(kind, StructType)):
-                raise InputError(f"{what} names {name} of type {kind}, which cannot be used so")
+                raise InputError(f"{what} names {name} of type {kind}, which cannot be used there")
 
 
 def _column(schema: StructType, what: str, name: str) -> StructField:
@@ -258,7 +258,7 @@ def write_options(policy: LakePolicy, mode: str, replace_where: str | None) -> d
         if mode == "append":
             raise OptionError('schema_mode = "overwrite" needs mode overwrite; Delta ignores it in an append')
         if replace_where is not None:
-            raise OptionError('schema_mode = "overwrite" does not go with replace_where; Delta ignores it there')
+            raise OptionError('schema_mode = "overwrite" cannot be used with replace_where: Delta ignores it there')
     return _writer_options(policy) | ({} if replace_where is None else {"replaceWhere": replace_where})
 
 
@@ -314,7 +314,9 @@ def check_order(policy: LakePolicy, snapshot: Snapshot) -> None:
         if not _is_simple(kind):
             raise InputError(f"zorder_by names {name} of type {kind}; Delta cannot order by it")
         if name.casefold() not in known:
-            raise InputError(f"zorder_by names {name}, of which {where} keeps no statistics; Delta refuses that")
+            raise InputError(
+                f"zorder_by names {name}, but {where} has no statistics of it; Delta refuses to order by it"
+            )
 
 
 def _collected(snapshot: Snapshot) -> set[str]:

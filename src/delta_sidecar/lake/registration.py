@@ -37,13 +37,13 @@ class ScanConfig:
     """How registered tables are scanned.
 
     Args:
-        file_column_name: The name of a column more, which says which file each row is from, as `file_uris` does;
-            usually `__source_file`. None for no such column.
-        **others: Nothing else can be set. What other providers have (`enable_parquet_pushdown`,
-            `wrap_partition_values`, `schema_force_view_types`) is refused with the reason.
+        file_column_name: The name of an extra column with the file that each row is from, as `file_uris`
+            names it; usually `__source_file`. None for no such column.
+        **others: Nothing else can be set. Settings of other providers (`enable_parquet_pushdown`,
+            `wrap_partition_values`, `schema_force_view_types`) are refused, with the reason.
 
     Raises:
-        OptionError: There is no such setting, or the name has other characters than letters, digits and `_`.
+        OptionError: There is no such setting, or the name has characters other than letters, digits and `_`.
 
     Example:
         >>> from delta_sidecar.lake import ScanConfig
@@ -61,7 +61,7 @@ class ScanConfig:
             raise OptionError(f"a ScanConfig has no setting {name!r}{near}; it has file_column_name")
         if file_column_name is not None and not is_name(file_column_name):
             raise OptionError(
-                f"file_column_name is {file_column_name!r}; it takes letters, digits and _, one character at least"
+                f"file_column_name is {file_column_name!r}; it takes letters, digits and _, at least one of them"
             )
         object.__setattr__(self, "file_column_name", file_column_name)
 
@@ -79,22 +79,22 @@ class ProviderCapabilities:
     """
 
     predicate_pushdown: bool
-    """Filters on columns are applied where rows are read, exactly."""
+    """Filters on columns are applied exactly, while rows are read."""
     projection_pushdown: bool
     """Only the columns of a query are read."""
     partition_pruning: bool
-    """Files are left out by partition values: where there are partition columns."""
+    """Files are skipped by partition values, if there are partition columns."""
     stats_pruning: bool
-    """Files and row groups are left out by their statistics."""
+    """Files and row groups are skipped by their statistics."""
     limit_pushdown: bool
-    """A LIMIT is told to the table: DataFusion does not, it stops reading."""
+    """A LIMIT is passed to the table. DataFusion does not do that; it stops reading."""
     file_index: bool
     """The files are found through an index of this version or an older one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityFacts:
-    """What a table asks of its readers and writers.
+    """What a table requires of its readers and writers.
 
     Example:
         >>> from datafusion import SessionContext
@@ -144,19 +144,20 @@ def register_tables(
     config: ScanConfig | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> list[TableRegistration]:
-    """Register tables in a session of DataFusion, sorted by name; tables of these names are replaced.
+    """Register tables in a DataFusion session, sorted by name; tables of these names are replaced.
 
     All are opened and checked before the first is registered. A location that is given twice is opened once, so both
-    names are of one version. A query prunes files through the index, and its rows are read by this library's reader.
+    names have the same version. A query prunes files through the index, and its rows are read by this library's reader.
 
     Args:
         context: The session.
         tables: Names in SQL, each with a location, or with an open `DeltaTable`, which then stays at its version.
-        config: How the tables are scanned; as `ScanConfig()` if not given.
+        config: How the tables are scanned; `ScanConfig()` if not given.
         storage_options: Credentials and settings of the stores of tables that are given by their location.
 
     Raises:
-        InputError: `context` is no `SessionContext`, a name is empty, or the file column has the name of another.
+        InputError: `context` is not a `SessionContext`, a name is empty, or the file column has the name of another
+            column.
         TableNotFoundError: There is no table at a location.
         UnsupportedTableError: The rows of a table cannot be read.
 
@@ -189,12 +190,12 @@ def _opened(tables: Tables, storage_options: Mapping[str, str] | None) -> dict[s
     names: dict[str, str] = {}
     for name, given in tables.items():
         if type(name) is not str or not name.strip():
-            raise InputError(f"a table is to be called {name!r}; a name has one character at least")
+            raise InputError(f"a table cannot be called {name!r}; a name has at least one character")
         if _QUALIFIED.search(name):
-            raise InputError(f"a table is to be called {name!r}; DataFusion takes dots and quotes for a schema's name")
+            raise InputError(f"a table cannot be called {name!r}: DataFusion reads dots and quotes as a schema's name")
         other = names.setdefault(name.lower(), name)
         if other != name:
-            raise InputError(f"{other!r} and {name!r} are one name to DataFusion, which ignores case; rename one")
+            raise InputError(f"{other!r} and {name!r} are the same name to DataFusion, which ignores case; rename one")
         if isinstance(given, DeltaTable):
             opened[name] = given._held()
         else:

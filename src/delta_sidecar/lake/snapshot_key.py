@@ -23,12 +23,12 @@ class SnapshotKey:
     """One version of one table. Keys of the same version are equal, however the location was written.
 
     Args:
-        canonical_uri: The location; it is brought into its canonical form: `s3a` and `s3n` are `s3`, local paths are
-            absolute, capitals in the names of an Azure account or container do not count.
+        canonical_uri: The location. It is converted to its canonical form: `s3a` and `s3n` are `s3`, local paths are
+            absolute, case in the names of an Azure account or container is ignored.
         version: The version.
 
     Raises:
-        InputError: The location has an unknown form, or the version is not a whole number from 0 on.
+        InputError: The location has an unknown form, or the version is not a whole number of 0 or more.
 
     Example:
         >>> from delta_sidecar.lake import SnapshotKey
@@ -41,7 +41,7 @@ class SnapshotKey:
 
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version < 0:
-            raise InputError(f"a snapshot's version is {self.version!r}; it takes a whole number from 0 on")
+            raise InputError(f"a snapshot's version is {self.version!r}; it takes a whole number of 0 or more")
         object.__setattr__(self, "canonical_uri", _canonical(self.canonical_uri))
 
     @classmethod

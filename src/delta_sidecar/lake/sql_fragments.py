@@ -1,4 +1,4 @@
-"""Pieces of SQL that a caller gives, put into a statement so that each stays within its place."""
+"""Pieces of SQL from a caller, put into a statement so that none can reach beyond its place."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A target that follows a source: step by step, from where it is, whatever became of the last run.
+"""A target that follows a source: step by step, from where it is, whatever happened to the last run.
 
-How far a target is stands in two places: in its own log, by the transaction of the last commit, and in a cursor. The
-log is right; the cursor may be behind it, where a run died after its commit. It also says where the step ends that has
-begun, so that whoever repeats it, or does it at the same time, commits the same transaction, and Delta takes one of
-them.
+Two places say how far a target has come: its own log, by the transaction of the last commit, and a cursor. The log is
+right; the cursor may be behind it if a run died after its commit. The cursor also says where a started step ends, so
+whoever repeats it, or runs it at the same time, commits the same transaction, and Delta accepts one of them.
 """
 
 from __future__ import annotations
@@ -150,20 +149,20 @@ def sync(
 ) -> SyncReport:
     """Bring a target up to the newest version of a source.
 
-    The first time, all rows of the source go into the target, which is created if there is none. After that, each run
-    applies what has changed since. It may be killed at any moment and run again: every change is applied once.
+    The first run copies all rows of the source to the target, and creates it if there is none. Each later run applies
+    what has changed since. You can kill it at any moment and run it again: every change is applied once.
 
     Args:
         spark: A session, classic or Connect.
         source: The location of a table with a change feed (which `REPLACE` does not need).
         target: The location of the target.
-        key: The columns that tell rows apart, for `UPSERT`.
+        key: The columns that identify a row, for `UPSERT`.
         strategy: `UPSERT`, `APPEND` or `REPLACE`, or its name.
-        state: Where the cursor is; beside the target if not given.
+        state: Where the cursor is; in the target's directory if not given.
         name: The cursor's name; the last part of the source's location if not given.
         change_filter: Which changes to apply; see `ChangeFilter`.
-        max_versions: Versions of one step at most; all that are new if not given.
-        full: Begin again with all rows of the source, which overwrite the target.
+        max_versions: The largest number of versions in one step; all new ones if not given.
+        full: Start over with all rows of the source, which overwrite the target.
         dry_run: Only say what the next step would be.
         storage_options: Credentials and settings of the object stores, as for `DeltaTable`.
         retry: How often to try again after a conflict with another writer of the target.
@@ -178,9 +177,9 @@ def sync(
         NoChangeFeedError: The source has no change feed, or it begins later than the changes that are needed.
         OtherTableError: Source or target is another table than the one that the cursor belongs to.
         CleanedUpError: Changes that are needed are no longer in the source's log.
-        SchemaChangedError: The source's schema changed in other ways than by new columns.
+        SchemaChangedError: The source's schema changed by more than new columns.
         DuplicateKeyError: Several rows of the source have the same key.
-        InputError: The target has rows of others, or `APPEND` meets updates or deletes.
+        InputError: The target has rows that the sync did not write, or `APPEND` gets updates or deletes.
         OptionError: An argument is wrong.
         ConflictError: Other writers of the target committed first, at every attempt.
 
@@ -226,7 +225,7 @@ def filter_of(change_filter: ChangeFilter | str) -> ChangeFilter:
         return ChangeFilter(change_filter)
     except ValueError:
         known = ", ".join(each.value for each in ChangeFilter)
-        raise OptionError(f"filter {change_filter!r} is not known; it is one of {known}") from None
+        raise OptionError(f"filter {change_filter!r} is not known; use one of {known}") from None
 
 
 def _ignore(*event: object) -> None:
@@ -343,7 +342,7 @@ class SyncJob:
             found = feed_range(head, self._options(cursor, done), self._at(done, head), self._needs_feed)
             check_names(found)
         except (CleanedUpError, FeedStartsLaterError, SchemaChangedError) as error:
-            raise type(error)(f"{error}; or begin again with all rows of the source (full)") from error
+            raise type(error)(f"{error}; or start over with all rows of the source (full)") from error
         self.way.check_key(found.schema)
         if done == NOTHING_YET:
             check_vacant(target, self.target)
@@ -352,7 +351,7 @@ class SyncJob:
         return _Next(found, done, recovered, reached)
 
     def _is_to_be_replaced(self) -> bool:
-        """Whether a replace is due although the source has nothing new: the target was made or changed otherwise."""
+        """Whether a replace is due although the source has nothing new: someone else created or changed the target."""
         cursor = self.cursors.load(self.name)
         target = load_table(open_store(self.target, self.storage_options))
         if self.way.strategy is not MergeStrategy.REPLACE or cursor is None or target is None:
@@ -370,7 +369,7 @@ class SyncJob:
         return CdfCursor(dataset_name=self.name, last_version=done, table_id=head.metadata.id)
 
     def _options(self, cursor: CdfCursor | None, done: int) -> CdfReadOptions:
-        """A step that was begun ends where it was to end."""
+        """A step that was started ends where it was planned to end."""
         planned = None if cursor is None else cursor.planned_version
         if planned is not None and planned > done:
             return CdfReadOptions(end_version=planned, change_filter=self.change_filter)
@@ -389,30 +388,30 @@ class SyncJob:
         if newest > head.version:
             raise OtherTableError(
                 f"cursor {self.name!r} is at version {newest}, but the newest of {self.source} is {head.version}: "
-                "the table was restored or made again; begin again with all its rows (full)"
+                "the table was restored or created again; start over with all its rows (full)"
             )
         before = cursor.target
         if cursor.last_version != NOTHING_YET and target is None:
             raise OtherTableError(
                 f"cursor {self.name!r} says that {self.target} has version {cursor.last_version} of the source, but "
-                "there is no table; begin again with all rows of the source (full)"
+                "there is no table; start over with all rows of the source (full)"
             )
         if before is None or target is None:
             return
         if before.table_id not in (None, target.metadata.id):
             raise OtherTableError(
-                f"cursor {self.name!r} belongs to target {before.table_id}, but at {self.target} is table "
-                f"{target.metadata.id}, made in its place; begin again with all rows of the source (full)"
+                f"cursor {self.name!r} belongs to target {before.table_id}, but {self.target} is now table "
+                f"{target.metadata.id}; start over with all rows of the source (full)"
             )
         if self.way.strategy is not MergeStrategy.REPLACE and before.holds not in (None, self.holds):
             raise OptionError(
-                f"{self.target} holds what another strategy or filter made ({before.holds}); use that one, or begin "
-                "again with all rows of the source (full)"
+                f"{self.target} was written with another strategy or filter ({before.holds}); use that one, or start "
+                "over with all rows of the source (full)"
             )
         if None not in (before.txn_version, reached) and (reached or 0) < (before.txn_version or 0):
             raise OtherTableError(
                 f"{self.target} has version {reached} of the source, but its cursor says {before.txn_version}: an "
-                "older copy was put in its place; begin again with all rows of the source (full)"
+                "older copy was restored; start over with all rows of the source (full)"
             )
 
     def _forget(self) -> None:

@@ -25,7 +25,7 @@ from delta_sidecar.table import DeltaTable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableChanges:
-    """Changed rows as a stream, and the cursor that moves when they are dealt with."""
+    """Changed rows as a stream, and the cursor that moves once they are processed."""
 
     schema: pa.Schema
     batches: Generator[pa.RecordBatch, None, None]
@@ -34,7 +34,7 @@ class TableChanges:
     name: str
 
     def commit(self) -> CdfCursor | None:
-        """Say that the changes are dealt with."""
+        """Mark the changes as processed."""
         if self.found.is_empty:
             return self.cursors.load(self.name)
         commit = commit_digest(self.found.head, self.found.end)

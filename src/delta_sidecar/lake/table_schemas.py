@@ -61,7 +61,7 @@ def schema_of_table(given: GivenSchema, unsigned: Unsigned = "refuse") -> Struct
 def _checked(schema: StructType) -> StructType:
     for path, column in _fields(schema):
         if isinstance(column.type, UnknownType):
-            raise UnsupportedTypeError(f"column {path} is {column.type}, which is no type of a Delta table")
+            raise UnsupportedTypeError(f"column {path} is {column.type}, which is not a Delta type")
         if unknown := [name for name in column.metadata if name != _COMMENT]:
             raise InputError(f"column {path} has {unknown[0]} in its metadata, which CREATE TABLE would lose")
     return schema
@@ -136,7 +136,7 @@ _ARROW: Final = (
 def _decimal(kind: pa.DataType, path: str) -> DecimalType:
     if kind.precision > _LARGEST_PRECISION or not 0 <= kind.scale <= kind.precision:
         raise UnsupportedTypeError(
-            f"column {path} is {kind}; a decimal of Delta has at most {_LARGEST_PRECISION} digits, its scale among them"
+            f"column {path} is {kind}; a Delta decimal has at most {_LARGEST_PRECISION} digits in all"
         )
     return DecimalType(kind.precision, kind.scale)
 
@@ -197,15 +197,15 @@ def _differences(expected: StructType, actual: StructType, was: str, now: str, a
     for column in expected.fields:
         path, there = above + column.name, known.pop(column.name, None)
         if there is None:
-            yield f"column {path} {sql_type(column.type)} is {was} and not {now}"
+            yield f"column {path}: {sql_type(column.type)} {was}, none {now}"
         elif isinstance(column.type, StructType) and isinstance(there.type, StructType):
             yield from _differences(column.type, there.type, was, now, f"{path}.")
         elif sql_type(column.type) != sql_type(there.type):
-            yield f"column {path} is {sql_type(column.type)} {was} and {sql_type(there.type)} {now}"
+            yield f"column {path}: {sql_type(column.type)} {was}, {sql_type(there.type)} {now}"
         if there is not None and column.nullable != there.nullable:
-            yield f"column {path} is {_nulls(column)} {was} and {_nulls(there)} {now}"
+            yield f"column {path}: {_nulls(column)} {was}, {_nulls(there)} {now}"
     for column in known.values():
-        yield f"column {above + column.name} {sql_type(column.type)} is {now} and not {was}"
+        yield f"column {above + column.name}: none {was}, {sql_type(column.type)} {now}"
 
 
 def _nulls(column: StructField) -> str:
@@ -219,5 +219,5 @@ def changes(
     found = differences(before, after, "before", "now")
     if [*partitions_before] != [*partitions_after]:
         was, now = (", ".join(names) or "nothing" for names in (partitions_before, partitions_after))
-        found.append(f"it was partitioned by {was} and is now by {now}")
+        found.append(f"partitioned by {was} before, by {now} now")
     return found

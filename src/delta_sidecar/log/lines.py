@@ -61,7 +61,7 @@ def decode_lines(
     path: str,
     is_wanted: Callable[[bytes], bool] = lambda block: True,
 ) -> Iterator[list[T]]:
-    """Each wanted block's lines as structs; a line that is no action is an error that names it."""
+    """Each wanted block's lines as structs; a line that is not an action is an error that names it."""
     before, last = 0, b""
     for block in blocks:
         # Counted when another block comes: most commits are one.

@@ -47,7 +47,9 @@ def mapping_mode(protocol: Protocol, metadata: Metadata) -> str:
         return "none"
     mode = metadata.properties.get("delta.columnMapping.mode", "none").lower()
     if mode not in ("none", "name", "id"):
-        raise UnsupportedFeatureError(f"the table's column mapping mode is {mode!r}; known are none, name and id")
+        raise UnsupportedFeatureError(
+            f"the table's column mapping mode is {mode!r}; this reader knows none, name and id"
+        )
     return mode
 
 

@@ -1,7 +1,7 @@
 """Avro records, as messages carry them, into Arrow: each decoded whole, or refused with a reason.
 
-Spark's `from_avro` cannot say that a record did not decode: it gives nulls, as a record of nulls would, and reads past
-neither the bytes that are left over nor a header of a schema registry, of which it makes values. So records are decoded
+Spark's `from_avro` cannot say that a record did not decode: it gives nulls, as a record of nulls would, ignores bytes
+that are left over, and reads the header of a schema registry as values. So records are decoded
 here, by fastavro, in `mapInArrow` tasks. No Spark in it.
 """
 
@@ -54,7 +54,7 @@ class AvroSchema:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Records of a batch, one place a value."""
+    """Records of a batch, one entry per value."""
 
     records: pa.StructArray
     """Null where a value did not decode."""
@@ -102,7 +102,7 @@ class _Reader:
 
 
 class AvroDecoder:
-    """Decodes values; made once a task."""
+    """Decodes values; made once per task."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._struct = schema.struct

@@ -114,7 +114,7 @@ class Prepared:
 
 
 def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target | None) -> Prepared:
-    """Hold a batch to its contract; what the contract does not allow is an error that names it."""
+    """Check a batch against its contract; what the contract does not allow is an error that names it."""
     contract = _contract(demands, target)
     known = None if contract is None else contract.schema
     if isinstance(given, Files):

@@ -10,7 +10,7 @@ Every failure of a write belongs to one of four classes:
 
 The rule of `until_committed`: after any failure look for our own commit first, and only then try again.
 
-A failure is told by its condition where it has one, else by the class, else by the condition that begins its text:
+A failure is recognised by its condition, or else by its class, or else by the condition at the start of its message:
 classic Spark raises typed errors only after `import delta.exceptions` and Connect only after `import delta.connect`,
 these have no common base class, and on classic Spark Delta's conflicts have no condition.
 """
@@ -60,7 +60,7 @@ class RetryClass(Enum):
 
 
 class Kind(Enum):
-    """What another writer did meanwhile."""
+    """What another writer did in the meantime."""
 
     APPEND = "added files that were read"
     DELETE_READ = "deleted files that were read"
@@ -232,7 +232,7 @@ class RetryPolicy:
     """
 
     attempts: int = 12
-    """Attempts in all; 1 means no retry."""
+    """Number of attempts; 1 means no retry."""
     first_delay: float = 0.25
     """Longest first pause in seconds."""
     longest_delay: float = 20.0
@@ -302,9 +302,9 @@ def _gave_up(what: str, lost: Sequence[Conflict]) -> ConflictError:
 
 
 def describe_attempts(lost: Sequence[Conflict]) -> str:
-    """What each attempt met, in a line."""
+    """What each attempt conflicted with, in one line."""
     counts = Counter(map(str, lost))
     if len(counts) == 1:
         return f"{lost[0]}, at each of {len(lost)} attempts"
     told = ", ".join(f"{count} × {text}" for text, count in counts.items())
-    return f"all of {len(lost)} attempts failed: {told}"
+    return f"all {len(lost)} attempts failed: {told}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RESCUED: Final = "_rescued"
 SCHEMA: Final = "the schema"
-"""What a schema that is given is called, where it is held to a table."""
+"""What a given schema is called when it is compared with a table."""
 CORRUPT: Final = "_corrupt_record"
 RESERVED: Final = frozenset(
     ("__origin", "__left", "__reason", "__raw", "__problems", "__bad_time", "__no_time", "__time")
@@ -33,7 +33,7 @@ RESERVED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a batch is held to. `schema` has neither the bucket nor `_rescued`."""
+    """What a batch must fit. `schema` has neither the bucket nor `_rescued`."""
 
     schema: StructType
     merge: bool = False
@@ -96,7 +96,7 @@ def schema_of(given: StructType | str) -> StructType:
 
 
 def _checked(schema: StructType) -> StructType:
-    """The schema; a length of text in it is refused, for nobody would hold the texts to it."""
+    """The schema; a length of text in it is refused, because nothing would enforce it."""
     for field in schema.fields:
         if kind := _with_length(field.dataType):
             raise UnsupportedTypeError(f"the schema has column {field.name} with a {kind}: write STRING instead")

@@ -52,7 +52,7 @@ def spark_failures(what: str) -> Iterator[None]:
 
 
 def own_error(text: str) -> DeltaSidecarError | None:
-    """The error of ours that a Java stack trace tells of."""
+    """Our own error that a Java stack trace reports."""
     match = _OURS.search(text)
     kind = getattr(errors, match[1], None) if match else None
     if match is None or not isinstance(kind, type) or not issubclass(kind, DeltaSidecarError):

@@ -72,7 +72,7 @@ def _is_one_of(number: str, keys: Iterable[int | None]) -> str:
 
 
 def plan_layout(counts: Counts, bytes_per_row: float, target: int, parallelism: int) -> BatchLayout:
-    """Files a bucket by its size, and as many tasks as there are files, up to what can run at once."""
+    """Files for each bucket by its size, and as many tasks as there are files, up to what can run at once."""
     files = {key: files_of(rows * bytes_per_row, target) for key, rows in counts.items()}
     split = {key: many for key, many in files.items() if many > 1}
     least = max([*split.values(), min(sum(files.values()), parallelism), 1])
@@ -113,7 +113,7 @@ class Counted:
 
 
 def count_buckets(frame: DataFrame, number: str) -> Counted:
-    """Rows a bucket. Only the time column is needed for it, and a columnar source reads no other."""
+    """Rows per bucket. Only the time column is needed for it, and a columnar source reads no other."""
     from pyspark.sql import functions as f
 
     placed = frame.select(f.expr(number).alias("bucket"), f.spark_partition_id().alias("place"))

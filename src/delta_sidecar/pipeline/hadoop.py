@@ -66,7 +66,7 @@ def _s3(location: Location, options: StoreOptions) -> dict[str, str]:
 
 
 def _path_style(config: Mapping[str, str]) -> str | None:
-    """Our stores speak path style to an endpoint of one's own unless told otherwise."""
+    """Our stores use path-style requests with a custom endpoint by default."""
     virtual = config.get("virtual_hosted_style_request")
     if virtual is None:
         return "true" if "endpoint" in config else None

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 INTERVAL: Final = 30.0
-"""Seconds between two looks at the log."""
+"""Seconds between checks of the log."""
 LONGEST_PAUSE: Final = 300.0
 """Longest pause after failures in seconds, unless the interval is longer."""
 
@@ -84,7 +84,7 @@ def watch(
     Args:
         uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
-        interval: Seconds between two looks at the log; a look is one request.
+        interval: Seconds between checks of the log; a check is one request.
         tail_commits: Also index the newest version whenever it is this many commits ahead of the newest index: for
             tables whose writers make few checkpoints, or none.
         stop: The watch ends when this is set, after the current build; without it, the watch never ends.
@@ -202,7 +202,7 @@ class _Follower:
     build: Builder
     indexed: int | None = None
     commit: CommitIdentity | None = None
-    """The commit file of the version that is indexed, by which a table made again is told."""
+    """The commit file of the version that is indexed, which shows whether the table was created again."""
 
     def forget(self) -> None:
         self.indexed = self.commit = None

@@ -300,7 +300,7 @@ def checked_settings(
     place = parse_location(table)
     aside = None if bad_rows is None else parse_location(bad_rows)
     if aside is not None and (aside == place or place.relative(aside) is not None or aside.relative(place) is not None):
-        raise OptionError("bad rows need a table of their own: not the target table, and neither inside the other")
+        raise OptionError("bad rows need a table of their own, which is neither inside the target table nor around it")
     return IngestSettings(
         table=place.text,
         bucket=bucket_of_arguments(time_name(time_column), bucket, bucket_column),

@@ -248,7 +248,9 @@ def _event_hubs_broker(namespace: str, uri: str) -> str:
 def _check_topics(topics: Sequence[str], options: Mapping[str, str], uri: str) -> None:
     pattern = options.get("subscribePattern")
     if bool(topics) == bool(pattern):
-        raise InputError(f"{uri}: name topics after the brokers, or --read-option subscribePattern=REGEX; one of them")
+        raise InputError(
+            f"{uri}: name topics after the brokers, or pass --read-option subscribePattern=REGEX, not both"
+        )
     for topic in topics:
         if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
             raise InputError(f"{uri}: {topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249")

@@ -1,6 +1,6 @@
 """Lines of text as typed rows, in tasks: what `records` makes of them, as the columns of a frame.
 
-Lines may come with a `__reason` why they are no records: then nobody tries to parse them.
+Lines may come with a `__reason` why they are not records; these are not parsed.
 
 Beside the contract's columns a row has `__left`, JSON text of what has no place in them; `__reason`, `__origin` and
 `__raw` where it is a record that does not parse; and `__problems` where it shows something about the batch that its
@@ -169,7 +169,7 @@ def _not_judged(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _judged(order: Order, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The lines that came with a reason why they are no records, as bad rows."""
+    """The lines that came with a reason why they are not records, as bad rows."""
     if REASON not in batch.schema.names:
         return
     judged = batch.filter(pc.is_valid(batch.column(REASON)))
@@ -219,7 +219,7 @@ class _Files:
     def _take_header(
         self, piece: pa.RecordBatch, lines: list[bytes], parser: CsvParser
     ) -> tuple[pa.RecordBatch, list[bytes]]:
-        """The lines after the header, which is the first that is no blank."""
+        """The lines after the header, which is the first line that is not blank."""
         assert self.origin is not None
         dialect = self.order.dialect
         if dialect.multi_line:
@@ -249,7 +249,7 @@ _LEADING: Final = re.compile(r"^[\r\n]+")
 
 
 def _without_comments(text: str, comment: str) -> str:
-    """The text from its first line on that is no comment."""
+    """The text from its first line that is not a comment."""
     while (bare := _LEADING.sub("", text)).startswith(comment):
         text = re.split(r"\r\n|\r|\n", bare, maxsplit=1)[-1] if re.search(r"[\r\n]", bare) else ""
     return bare

@@ -1,7 +1,7 @@
 """Typed columns as the contract has them, by name at any depth: SQL expressions, no pass over the data.
 
 Fields are put in the contract's order and case, missing ones are null, numbers are widened. What has no place in the
-contract comes out as one JSON text a row.
+contract comes out as one JSON text per row.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _member(parent: str | None, field: Any, target: DataType, depth: int) -> str
 
 
 def value(sql: str, source: Any, target: Any, depth: int = 0) -> str:
-    """SQL: a value in another type; null where it is none of it."""
+    """SQL: a value in another type; null if it does not fit."""
     from pyspark.sql import types as t
 
     if is_as(source, target):

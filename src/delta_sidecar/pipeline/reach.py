@@ -28,7 +28,7 @@ _FILES: Final = 4
 """Files that go each way: tasks enough for some workers, not for all of a large cluster."""
 
 _GLOB: Final = re.compile(r"([*?{}\[\]\\])")
-"""What Spark takes for a pattern in a path that it reads."""
+"""Characters that Spark reads as a pattern in a path."""
 
 _reached: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDictionary()
 
@@ -36,7 +36,8 @@ _reached: weakref.WeakKeyDictionary[SparkSession, set[str]] = weakref.WeakKeyDic
 def check_reach(spark: SparkSession, uri: str) -> None:
     """`InputError` if what this process and the workers read and write at a place is not the same.
 
-    Only paths are tried, once a session, and only where the workers may be elsewhere: a store has one address for all.
+    Only paths are tried, once per session, and only where the workers may be elsewhere: a store has one address for
+    all.
     """
     location = parse_location(uri)
     known = _reached.setdefault(spark, set())

@@ -1,4 +1,4 @@
-"""A Spark session for the command: local unless told otherwise, quiet, in UTC, with Delta's jars.
+"""A Spark session for the command: local by default, quiet, in UTC, with Delta's jars.
 
 The functions of the pipeline take a session or a DataFrame; only the command makes one. Delta's jars are looked for in
 the directory `DELTA_SIDECAR_JARS` names, else in `.cache/jars` of the checkout or of the current directory, else Spark
@@ -60,7 +60,7 @@ def spark_session(
     """The session of this process if it has one, else a new one, stopped after the block.
 
     `uris` are the places and topics it will work on: their drivers and credentials are set up. Unless `verbose`, what
-    the JVM says goes to a file of its own, and to nobody if all is well.
+    the JVM says goes to a file of its own, and is not shown if all is well.
     """
     _check_installed()
     from pyspark.sql import SparkSession
@@ -86,7 +86,7 @@ def session_settings(
     uris: Sequence[str] = (),
     checkout: Path = CHECKOUT,
 ) -> dict[str, str]:
-    """All settings of a session; what the user gives counts over what we choose. Jars are looked for in `checkout`."""
+    """All settings of a session; what the user gives takes precedence. Jars are looked for in `checkout`."""
     given = dict(conf or {})
     stores = {k: v for uri in _places(uris) for k, v in hadoop_options(uri, storage_options).items()}
     if _is_remote(master):

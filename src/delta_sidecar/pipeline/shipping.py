@@ -1,6 +1,6 @@
-"""This package on the workers of a cluster: sent along as an archive, once a session.
+"""This package on the workers of a cluster: sent along as an archive, once per session.
 
-What it stands on (pyarrow, obstore, msgspec, numpy) must be installed there; the guide says how.
+What it depends on (pyarrow, obstore, msgspec, numpy) must be installed there; the guide says how.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which buckets have several small files, and how Spark is told of them.
+"""Which buckets have several small files, and the condition that names them to Spark.
 
 Found by our own reading of the log, so that buckets in good order cost nothing: no job, no commit.
 """

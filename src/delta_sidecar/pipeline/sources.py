@@ -65,10 +65,10 @@ _AS_THEY_ARE: Final = {
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
 }
-"""Paths are files, no patterns, and their directories no partitions of Spark's; none is passed over, whatever the
+"""Paths are files, not patterns, and their directories are not Spark partitions; none is skipped, whatever the
 session says."""
 _ANY_AGE: Final = {"maxFileAge": "36500d"}
-"""Spark passes over files that are a week older than the newest, as a copy that keeps times makes them."""
+"""Spark skips files that are a week older than the newest, as a copy that keeps times makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
     try:
         "".encode(encoding)
     except LookupError:
-        raise OptionError(f"encoding {encoding!r} is not known") from None
+        raise OptionError(f"encoding {encoding!r} is not known; write it like UTF-8 or ISO-8859-1") from None
     if re.fullmatch("utf[-_]?(16|32)", encoding.lower()):
         raise OptionError(f"encoding {encoding} has two byte orders; say {encoding}LE or {encoding}BE")
     whole = next((value for name, value in options.items() if name.lower() == "multiline"), "").lower() == "true"
@@ -184,7 +184,7 @@ def infer_format(uri: str, storage_options: Mapping[str, str] | None = None) -> 
     if known:
         return next(iter(known))
     if _is_missing(uri):
-        raise InputError(f"{uri} does not exist")
+        raise InputError(f"{uri} does not exist; check the path")
     if ending is not None:
         return ending
     raise InputError(f"cannot tell the format of {uri}: no Delta log, no .parquet, .json or .csv there; give --format")
@@ -353,7 +353,7 @@ class Lines:
     """Records of text, not parsed yet, and further columns that are taken as they are.
 
     The frame has `value` (bytes), `origin` (the file, or where else a record is from) and `start` (the byte of its file
-    that its task began at). Where it has `__reason`, too, lines with one are no records.
+    that its task began at). If it also has `__reason`, lines with a reason are not records.
     """
 
     frame: DataFrame
@@ -368,7 +368,7 @@ class Lines:
 class Rows:
     """Typed rows of one schema.
 
-    Where the frame has `__reason`, rows with one are none: then `__origin` and `__raw` say what they were.
+    If the frame has `__reason`, rows with a reason are not rows: then `__origin` and `__raw` say what they were.
     """
 
     frame: DataFrame
@@ -465,7 +465,7 @@ def _may_be_divided(path: str) -> bool:
 
 
 def _divides_otherwise(spark: SparkSession) -> bool:
-    """Whether the session was told to divide files into other pieces than Spark does by itself."""
+    """Whether the session divides files into other pieces than Spark's default."""
     usual = {"spark.sql.files.maxPartitionBytes": "134217728", "spark.sql.files.openCostInBytes": "4194304"}
     return any(str(spark.conf.get(name, value)).rstrip("bB") != value for name, value in usual.items())
 
@@ -538,7 +538,7 @@ def _footer(store: Store, path: str, file: File) -> pa.Schema:
 
 def _as_spark_reads(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
     """The type with times of INT96, which Arrow has for nanoseconds, as the instants that Spark takes them for. The
-    leaves of all columns are told in turn."""
+    leaves of all columns are numbered in order."""
     if pa.types.is_struct(kind):
         return pa.struct([part.with_type(_as_spark_reads(part.type, leaves)) for part in kind])
     if pa.types.is_map(kind):

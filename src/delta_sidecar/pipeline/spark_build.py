@@ -216,7 +216,7 @@ class _Run:
             live.unpersist()
 
     def _share(self, shares: tuple[Share, ...], masked: tuple[bytes, ...] = ()) -> DataFrame:
-        """The numbers of the shares, one a partition."""
+        """The numbers of the shares, one per partition."""
         self._work = replace(self._work, shares=shares, masked=masked)
         return self._spark.range(0, len(shares), 1, max(1, len(shares)))
 

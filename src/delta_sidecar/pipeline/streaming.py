@@ -180,7 +180,7 @@ def _stream(
     source_format: str | None,
     read_options: Mapping[str, str] | None,
 ) -> tuple[DataFrame, Source | None]:
-    """The stream, and the source whose files it names. What can be known to be wrong is told now, not by a batch."""
+    """The stream, and the source whose files it names. What is known to be wrong is reported now, not by a batch."""
     _check_table(settings)
     if not isinstance(source, (str, os.PathLike)):
         give_access(spark, settings, None)

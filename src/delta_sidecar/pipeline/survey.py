@@ -1,4 +1,4 @@
-"""One look at a batch before it is written: rows a bucket, new fields, records and times that cannot be read."""
+"""One pass over a batch before it is written: rows per bucket, new fields, records and times that cannot be read."""
 
 from __future__ import annotations
 

@@ -78,9 +78,9 @@ class Work:
     edges: bytes | None = field(default=None, repr=False)
     """Where each range but the first begins, as Arrow bytes."""
     stride: int = 1
-    """Of so many rows, one is sampled."""
+    """One row in this many is sampled."""
     lots: int = 1
-    """Into so many lots keys are divided where the tail is replayed by tasks."""
+    """The number of lots into which keys are divided if tasks replay the tail."""
 
     @property
     def store(self) -> Store:

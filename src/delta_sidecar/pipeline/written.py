@@ -1,6 +1,7 @@
 """What a batch wrote, read from its own commit: no second pass over the data.
 
-A batch marks its commit with a token (`userMetadata` of the commit), so it is found whoever else commits meanwhile.
+A batch marks its commit with a token (`userMetadata` of the commit), so it is found even if others commit at the same
+time.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ Engines push their filters as pyarrow expressions. `implied` gives a predicate t
 is true for, and may be true for more: files are left out by it, rows are always filtered by the whole expression.
 
 The tree is walked with a polarity, "where is it true" or "where is it false", because what is not understood has no
-negation. Nothing is implied by a literal that Arrow may compare otherwise than the table's own predicates do:
+negation. Nothing is implied by a literal that Arrow may not compare as the table's own predicates do:
 
 - Arrow compares numbers after casts that fail where they would change a value, so comparisons are exact;
 - `is_in` casts in another direction, and floats are equal there by their bits (NaN is, 0.0 and -0.0 are not);
-- timestamps with a zone compare with such timestamps only, those without with dates and their like.
+- timestamps with a zone compare with such timestamps only, those without a zone with dates and with each other.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def bind_expression(
 ) -> Implied:
     """What an expression implies of a table's columns, which it finds in the table's own types.
 
-    Raises `UnknownColumnError` for a column that is not there, `PredicateError` for what is no condition on them.
+    Raises `UnknownColumnError` for a column that is not there, `PredicateError` for what is not a condition on them.
     """
     seen = readable(schema)
     check_expression(expression, seen)
@@ -102,7 +102,7 @@ def readable(schema: StructType) -> pa.Schema:
 
 
 def check_expression(parsed: ParsedExpression, seen: pa.Schema) -> None:
-    """Refuses what is no condition on these columns."""
+    """Refuses what is not a condition on these columns."""
     import pyarrow.dataset as pds
 
     expression = parsed.expression

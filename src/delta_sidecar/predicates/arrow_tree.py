@@ -102,7 +102,7 @@ _ASSOCIATIVE: Final = frozenset({"and", "and_kleene", "or", "or_kleene"})
 
 
 def _tree(entries: Iterator[tuple[str, str]], values: pa.RecordBatch) -> Node:
-    """The tree that the entries list; `ValueError` for what is none.
+    """The tree that the entries list; `ValueError` if they do not list one.
 
     Long chains of AND and OR, which are as deep as they are long, become one call with many arguments.
     """

@@ -113,7 +113,7 @@ class Binder:
         """`date(column) op literal`, as a range of the column."""
         column = self._day_column(day)
         if isinstance(other, Name | DayOf):
-            raise PredicateError(f"date({column}) can be compared with a literal only, not with a column")
+            raise PredicateError(f"date({column}) can be compared only with a literal, not with a column")
         if column.type == PrimitiveType("date"):
             return self._compare_literal(column, op, other)
         if isinstance(other, Null | Blank):

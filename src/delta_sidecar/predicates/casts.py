@@ -30,7 +30,7 @@ _WIDE = Context(prec=1000)
 
 
 def cast(literal: Literal, target: str, sizes: Sequence[int] = ()) -> Literal:
-    """The literal as a value of the SQL type `target`; `PredicateError` if it is none."""
+    """The literal as a value of the SQL type `target`; `PredicateError` if it cannot be one."""
     if isinstance(literal, Null):
         return literal
     if target in _INTEGER_BITS:

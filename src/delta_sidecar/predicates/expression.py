@@ -154,7 +154,7 @@ def conjuncts(expression: Expression) -> list[Expression]:
 
 
 def all_of(terms: Iterable[Expression | None]) -> Expression | None:
-    """What is true where all terms are; None, which leaves nothing out, is no term."""
+    """What is true where all terms are. None excludes nothing and is skipped."""
     conditions = tuple(term for term in terms if term is not None)
     return And(conditions) if len(conditions) > 1 else next(iter(conditions), None)
 

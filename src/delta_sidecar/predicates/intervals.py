@@ -60,7 +60,7 @@ def is_unit(word: str) -> bool:
 
 
 def interval_of(number: str, unit: str) -> Interval:
-    """So many of a unit; `PredicateError` for what is no number, or no whole number of months or microseconds."""
+    """A number of units; `PredicateError` for what is not a number, or not a whole number of months or microseconds."""
     amount = _AMOUNT.fullmatch(number)
     if amount is None or len(number) > _LONGEST:
         raise PredicateError(f"INTERVAL {number!r} is not a number; write it like INTERVAL 1 HOUR or INTERVAL '1' DAY")
@@ -104,7 +104,7 @@ def shifted(literal: Literal, interval: Interval) -> Day | Instant | Null:
             days, clock = divmod(micros, MICROS_PER_DAY)
             moved = _months_later(days, interval.months) * MICROS_PER_DAY + clock + interval.micros
             return Instant(moved, exact, zoned)
-    raise PredicateError("an INTERVAL can be added to a date or a timestamp only")
+    raise PredicateError("an INTERVAL can be added only to a date or a timestamp")
 
 
 def _months_later(days: int, months: int) -> int:

@@ -51,7 +51,7 @@ _COMPARISONS: dict[str, Operator] = {
 }
 _TRUTHS = {"TRUE": True, "FALSE": False}
 _MOST_TRUTHS = 6
-"""`IS TRUE` and the like within each other: binding spells out the condition of each more than once."""
+"""How deep `IS TRUE` and similar tests may be nested: binding spells out the condition of each more than once."""
 
 
 def parse_sql(text: str, now: int | None = None) -> Condition:

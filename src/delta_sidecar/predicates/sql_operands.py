@@ -246,7 +246,7 @@ class OperandParser(Cursor):
         return cast(operand, *target)
 
     def _typed(self) -> Literal | None:
-        """`DATE '…'` and the like; None, and nothing taken, where there is no type before a string."""
+        """`DATE '…'` and other typed literals; None, and nothing taken, where there is no type before a string."""
         start = self._index
         target = self._type()
         if target is not None and self._next.kind == "string":

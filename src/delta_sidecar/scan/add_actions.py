@@ -132,7 +132,7 @@ def _with_statistics(leaves: Sequence[Column], properties: Mapping[str, str]) ->
 
 
 def _paths(text: str) -> list[Path]:
-    """Names of columns, with commas between them, and dots and backticks in them."""
+    """Column names, separated by commas, which may hold dots and backticks."""
     paths: list[list[str]] = [[]]
     for quoted, plain, mark in _NAME_PARTS.findall(text):
         if mark == ",":

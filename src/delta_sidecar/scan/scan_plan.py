@@ -236,7 +236,7 @@ def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | 
 
 
 def as_lines(facts: Iterable[tuple[str, str]]) -> str:
-    """Names and values, one a line."""
+    """Names and values, one per line."""
     return "\n".join(f"{name:<9}  {value}" for name, value in facts)
 
 

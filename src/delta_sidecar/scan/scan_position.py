@@ -147,7 +147,7 @@ def check_position(position: Any, snapshot: Snapshot, request: FileRequest, cond
     if "path" not in request.output:
         raise OptionError("a listing that resumes after a position needs the column path; add it to the columns")
     if position.table != snapshot.metadata.id:
-        raise PositionError("the position belongs to another table")
+        raise PositionError("the position belongs to another table; open that table")
     if position.version != snapshot.version:
         raise PositionError(
             f"the position belongs to version {position.version}, this is version {snapshot.version}; "

@@ -33,7 +33,7 @@ def open_cloud(
     profile: Mapping[str, str] | None,
     settings: StoreSettings | None,
 ) -> Store:
-    """The store rooted at a location that is no local one."""
+    """The store rooted at a location that is not local."""
     service = _SERVICES.get(location.scheme, known.LOCAL)
     options = read_options(service, storage_options, profile, settings=settings)
     client, number = _shared_client(location, options)

@@ -113,7 +113,7 @@ def protocol(
     features: Sequence[str] | None = None,
     writer_features: Sequence[str] | None = None,
 ) -> Action:
-    """A protocol; `features` are the reader features, and writer features too unless told otherwise."""
+    """A protocol; `features` are the reader features, and also the writer features by default."""
     body: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": writer or (7 if reader >= 3 else 2)}
     if reader >= 3:
         body["readerFeatures"] = list(features or [])

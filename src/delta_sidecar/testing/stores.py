@@ -80,7 +80,7 @@ class _Around:
 class CountingStore(_Around):
     """Records every request; a listing counts its pages.
 
-    Round trips are told from the times, so count around an `InStepStore`, which makes parallel requests overlap.
+    Round trips are derived from the times, so count around an `InStepStore`, which makes parallel requests overlap.
     """
 
     def __init__(self, inner: Store) -> None:

@@ -77,7 +77,7 @@ class TimeBucket(Struct, frozen=True):
 
 
 def hours_unknown(data_type: DataType) -> int | None:
-    """By how many hours a writer's local time may be off; None if this is no time column."""
+    """By how many hours a writer's local time may be off; None if this is not a time column."""
     return {"timestamp": 18, "timestamp_ntz": 36}.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
 
 

@@ -123,7 +123,7 @@ def test_what_travels_to_a_task_is_small_and_has_no_log(events: Path) -> None:
         ({"path": ""}, InputError, "no table is named; give one path: spark.read.format('sidecar').load(path)"),
         ({"predicate": "nope = 1"}, UnknownColumnError, "no column 'nope' in the table"),
         ({"columns": "id,nope"}, UnknownColumnError, "no column 'nope' in the table"),
-        ({"columns": "[1]"}, OptionError, "option columns is '[1]'; it takes names with commas between them"),
+        ({"columns": "[1]"}, OptionError, "option columns is '[1]'; it takes names separated by commas"),
         ({"vesion": "1"}, OptionError, "unknown option 'vesion' (did you mean version?)"),
         ({"version": "one"}, OptionError, "option version is 'one'; it takes a whole number"),
         ({"version": "1", "timestamp": "2026-01-01"}, OptionError, "version and timestamp are both given"),
@@ -161,7 +161,7 @@ def test_columns_that_cannot_be_read_are_refused_by_name() -> None:
     ):
         fields = [{"name": "bad", "type": kind, "nullable": True, "metadata": {}}]
         schema = parse_schema(json.dumps({"type": "struct", "fields": fields}))
-        with pytest.raises(DeltaSidecarError, match=f"column 'bad' is {said}, which cannot be read as rows; leave it"):
+        with pytest.raises(DeltaSidecarError, match=f"column 'bad' is {said}, which cannot be read as rows; name the"):
             spark_schema(schema.fields)
 
 

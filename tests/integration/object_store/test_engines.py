@@ -37,6 +37,6 @@ def test_every_engine_reads_a_remote_table(table: DeltaTable) -> None:
 
 
 def test_duckdb_says_why_it_does_not_read_by_itself(table: DeltaTable) -> None:
-    assert "by credentials of its own" in table.engine_plan("duckdb").reason
+    assert "with credentials of its own" in table.engine_plan("duckdb").reason
     with pytest.raises(UnsupportedTableError, match="which is not loaded on the connection"):
         table.to_duckdb(duckdb.connect(), way="files")

@@ -246,5 +246,5 @@ TABLES: Final = {
     "later columns": Stored(evolved, spark="had another type"),
     "widened types": Stored(widened, "column 'st' is nested", "column 'st' is nested", "had another type"),
     "typed partitions": Stored(partitioned, directory="a b%20c=d,é"),
-    "odd paths": Stored(odd, "for a pattern", directory="odd %20:é [x]{1} #?*", is_long=True),
+    "odd paths": Stored(odd, "as a pattern", directory="odd %20:é [x]{1} #?*", is_long=True),
 }

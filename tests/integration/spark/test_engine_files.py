@@ -100,7 +100,7 @@ def test_tables_whose_files_do_not_give_the_rows_are_refused(spark: SparkSession
     hidden = tmp_path / "hidden"
     added = write_data_file(hidden, "_x.parquet", pa.table({"id": pa.array([1], pa.int64())}))
     LogBuilder(hidden).metadata({"id": "long"}).commit(added)
-    with pytest.raises(UnsupportedTableError, match=r"Spark passes over files that are named like '_x\.parquet'"):
+    with pytest.raises(UnsupportedTableError, match=r"Spark skips files that are named like '_x\.parquet'"):
         sidecar_files(spark, hidden)
 
 

@@ -176,7 +176,7 @@ def test_a_table_is_made_as_the_policy_has_it_or_checked(table: SparkTable) -> N
     known = DeltaTable(root).metadata()
     assert known.partition_columns == ["day"]
     assert known.configuration["delta.dataSkippingStatsColumns"] == "`odd name`,id"
-    with pytest.raises(InputError, match="column id is INT expected and BIGINT in the table"):
+    with pytest.raises(InputError, match="column id: INT expected, BIGINT in the table"):
         ensure_table(spark, root, "id INT NOT NULL")
     with pytest.raises(InputError, match=r"lacks delta.appendOnly=true of the policy; pass alter=True"):
         ensure_table(spark, root, schema, policy=APPEND_ONLY)

@@ -49,7 +49,7 @@ def check(name: str, met: dict[str, Any]) -> None:
     if race.end == "committed" and race.loser != "delete":
         assert [row for row in rows if row[1] == "mine"] == MINE
     if race.end == "TableChangedError":
-        assert "column more INT is now and not before" in met["message"]
+        assert "column more: none before, INT now" in met["message"]
         assert rows == OLD
     if race.loser == "delete":
         assert [row for row in rows if row[0] >= 8] == []

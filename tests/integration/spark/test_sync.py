@@ -256,7 +256,7 @@ def test_a_source_that_went_another_way_is_noticed(table: SparkTable, tmp_path: 
     shutil.rmtree(table.root)
     shutil.move(tmp_path / "older", table.root)
     table.sql("DELETE FROM {t} WHERE id = 0", "DELETE FROM {t} WHERE id = 1")
-    with pytest.raises(OtherTableError, match="is another commit now"):
+    with pytest.raises(OtherTableError, match="is now another commit"):
         sync(table.spark, table.root, target, key=["id"])
     sync(table.spark, table.root, target, key=["id"], full=True)
     assert_same(table, target)
@@ -294,7 +294,7 @@ def test_what_cannot_be_synced_is_refused_by_name(table: SparkTable, tmp_path: P
     table.sql("DELETE FROM {t} WHERE id = 2", "INSERT INTO {t} (id) VALUES (50), (50)", "DELETE FROM {t} WHERE id = 50")
     with pytest.raises(InputError, match="updates or deletes, which strategy append does not apply"):
         sync(spark, table.root, tmp_path / "appended", strategy="append")
-    refused(OptionError, "holds what another strategy or filter made", key=[], strategy="append")
+    refused(OptionError, "was written with another strategy or filter", key=[], strategy="append")
     refused(OptionError, "leave the filter out", key=[], strategy="replace", change_filter="inserts_only")
     twice = read_changes(spark, table.root, CdfReadOptions(start_version=4))
     with pytest.raises(DuplicateKeyError, match=r'{"id":50} occurs more than once'):
@@ -308,9 +308,9 @@ def test_what_cannot_be_synced_is_refused_by_name(table: SparkTable, tmp_path: P
 
     shutil.rmtree(table.root)
     source(table, rows=3)
-    refused(OtherTableError, "made in its place")
+    refused(OtherTableError, "is now table")
     CdfCursorStore(target / "_sidecar_state").reset("table")
-    refused(InputError, "has rows already")
+    refused(InputError, "already has rows")
     sync(spark, table.root, target, key=["id"], full=True)
     assert_same(table, target)
 
@@ -365,7 +365,7 @@ def test_each_reason_for_no_changes_is_an_answer_of_its_own(table: SparkTable, t
     assert apply_changes(again, tmp_path / "copy", key=["id"]).was_there
     assert_same(table, tmp_path / "copy")
     again.commit()
-    with pytest.raises(CursorError, match="does not go back"):
+    with pytest.raises(CursorError, match="does not move back"):
         first.commit()
     with pytest.raises(OptionError, match="without a cursor"):
         read_changes(spark, table.root).commit()

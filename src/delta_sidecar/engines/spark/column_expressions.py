@@ -114,7 +114,7 @@ def _compare_columns(left: Column, op: Operator, right: Column) -> SparkColumn:
 
 
 def _bytes_of(column: Column) -> SparkColumn:
-    """The column; a text that Spark compares otherwise than by its bytes is refused."""
+    """The column; text that Spark does not compare by its bytes is refused."""
     if not all(map(is_plain_text, column.fields)):
         raise PredicateError(
             f"column {column} has a collation or is CHAR or VARCHAR, which Spark compares by rules of its own; "

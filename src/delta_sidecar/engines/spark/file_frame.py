@@ -47,7 +47,7 @@ _READ: Final = {
     "__globPaths__": "false",
 }
 """No partition columns out of directory names; a missing or broken file is an error, whatever the session says; and a
-path is no pattern: Spark's own option, because an escaped pattern must not have a colon."""
+path is not a pattern: Spark's own option, because an escaped pattern must not have a colon."""
 _PATH: Final = "__sidecar_path"
 _FOUND: Final = "__sidecar_found"
 
@@ -62,25 +62,25 @@ def sidecar_files(
     storage_options: Mapping[str, str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The rows that a predicate is true of, read by Spark's own Parquet reader from the files that may hold them.
+    """The rows that match a predicate, read by Spark's own Parquet reader from the files that may hold them.
 
-    The files are found through the index when this is called, and the frame stays at them. For a short list: Spark
-    looks at every file before it reads.
+    The files are found through the index when this is called, and the frame keeps reading the same files. Use it for
+    short lists: Spark looks at every file before it reads.
 
     Args:
         spark: The session: classic, on a cluster, or a Connect client. Workers need no Python for it.
-        path: Where the table lies: a path that the workers have too, or the URI of an object store.
-        predicate: A condition as SQL text, or tuples as pyarrow takes them: leaves out files, then rows.
+        path: The location of the table: a path that the workers can also read, or the URI of an object store.
+        predicate: A condition as SQL text, or tuples as pyarrow takes them: skips files, then filters rows.
         version: The version to read; the newest if not given.
         timestamp: A time instead of a version: the version that was current then.
-        storage_options: Credentials and settings of the object store, those that `deltalake` takes; Spark's file
-            systems get theirs from the same.
+        storage_options: Credentials and settings of the object store, the same as in `deltalake`; they are
+            translated for Spark's file systems.
         options: The reader's own options (`delta.sidecar.…`).
 
     Raises:
         UnsupportedTableError: Files alone do not give the rows (deletion vectors, nested column mapping, widened
             types).
-        TableNotFoundError: There is no Delta table at that place.
+        TableNotFoundError: There is no Delta table at that location.
         PredicateError: The predicate cannot be parsed, does not fit the schema, or has no form in Spark.
         OptionError: `version` and `timestamp` are both given.
 
@@ -122,7 +122,7 @@ def _listed(table: DeltaTable, predicate: Expression | None) -> _Files:
     for place in places:
         name = place.path.rpartition("/")[2]
         if name.startswith((".", "_")) or name.endswith("._COPYING_"):
-            raise _refusal(table, f"Spark passes over files that are named like {name!r}")
+            raise _refusal(table, f"Spark skips files that are named like {name!r}")
     maps = files.column("partition_values")
     values = {
         field.name: partition_array(maps.chunk(0), field, table.settings.partition_timezone)

@@ -42,20 +42,21 @@ _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, *, push_filters: bool = False) -> None:
-    """Make `spark.read.format("sidecar")` known to a session, on its workers, too.
+    """Register `spark.read.format("sidecar")` in a session, for its workers as well.
 
-    The option `predicate` of a read leaves files out. Filters of a query leave none out unless `push_filters` is set.
+    The option `predicate` of a read skips files. Filters of a query skip none unless `push_filters` is set.
 
     Args:
         spark: The session: classic, on a cluster, or a Connect client. Workers that are not on this machine get this
-            package; the libraries it stands on must be installed there.
-        push_filters: Let filters of a query leave files out, too. Only for DataFrames that are used in one query, and
-            once in it: Spark 4.2 keeps the files of the last filter with the DataFrame and reads them again for
-            another filter, or for none, so that rows are missing. Turns on `spark.sql.python.filterPushdown.enabled`.
+            package; the libraries it depends on must be installed there.
+        push_filters: Let filters of a query skip files, too. Only for DataFrames that are used in one query,
+            and only once in it: Spark 4.2 keeps the files of the last filter with the DataFrame and reads them again
+            for another filter, or for none, so that rows are missing. Turns on
+            `spark.sql.python.filterPushdown.enabled`.
 
     Raises:
-        SparkError: The session does not let that setting be changed.
-        pyspark.errors.PySparkException: Spark did not take the package or the source.
+        SparkError: The session does not allow that setting to be changed.
+        pyspark.errors.PySparkException: Spark did not accept the package or the source.
 
     Example:
         >>> from delta_sidecar.engines.spark import register
@@ -79,7 +80,7 @@ def register(spark: SparkSession, *, push_filters: bool = False) -> None:
 
 def _turn_on_pushdown(spark: SparkSession) -> None:
     """Without this setting Spark pushes no filter into a Python source, and refuses one that takes filters."""
-    with spark_failures(f"the session does not take {_PUSHDOWN}=true"):
+    with spark_failures(f"the session does not allow {_PUSHDOWN}=true"):
         spark.conf.set(_PUSHDOWN, "true")
 
 

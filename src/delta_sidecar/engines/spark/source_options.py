@@ -92,7 +92,7 @@ def _version(text: str) -> int:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names with commas between them, or a JSON list of names."""
+    """Names separated by commas, or a JSON list of names."""
     names: list[Any] = [part.strip() for part in text.split(",")]
     if text.lstrip().startswith("["):
         try:
@@ -100,5 +100,5 @@ def _names(text: str) -> tuple[str, ...]:
         except ValueError:
             names = []
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise OptionError(f"option columns is {text!r}; it takes names with commas between them, or a JSON list")
+        raise OptionError(f"option columns is {text!r}; it takes names separated by commas, or a JSON list")
     return tuple(names)

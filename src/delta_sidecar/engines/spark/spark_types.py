@@ -58,8 +58,8 @@ def _refuse_unreadable(field: StructField) -> None:
     found = _unreadable(field.type)
     if found is not None:
         raise UnsupportedTypeError(
-            f"column {field.name!r} is {found}, which cannot be read as rows; leave it out: option columns takes the "
-            "names of the others"
+            f"column {field.name!r} is {found}, which cannot be read as rows; name the "
+            "other columns with the option columns"
         )
 
 

@@ -197,7 +197,7 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
     if chosen == "process" or (count is not None and count <= limit):
         parts = build_whole(build, notes)
         files = sum(part.rows for part in parts)
-        why = "as requested" if count is None else f"Spark builds more than {limit:,}"
+        why = "as requested" if count is None else f"Spark is used above {limit:,}"
         build.reason = f"{files:,} files: built in one process; {why}"
         return _Made(parts, "full", "process")
     why = "as requested" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"

@@ -34,7 +34,7 @@ def manifest_name(version: int) -> str:
 
 
 def manifest_version(name: str) -> int | None:
-    """The version of a manifest by its name; None if it is no manifest."""
+    """The version of a manifest by its name; None if it is not a manifest."""
     match = _MANIFEST.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -54,7 +54,7 @@ def single_id(version: int) -> str:
 
 
 def single_version(name: str) -> int | None:
-    """The version of the part of a small table; None if it is none."""
+    """The version of the part of a small table; None if the name is not one."""
     match = _SINGLE.fullmatch(name)
     return int(match[1]) if match else None
 

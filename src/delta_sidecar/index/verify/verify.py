@@ -123,7 +123,7 @@ def verify_index(
         behind = head.version - newest
         check.notes.append(
             f"the table is at version {head.version}: {behind:,} newer {'commit is' if behind == 1 else 'commits are'} "
-            "read from the log; `sidecar build` takes them in"
+            "read from the log; `sidecar build` adds them to the index"
         )
     return VerifyReport(
         version=newest,

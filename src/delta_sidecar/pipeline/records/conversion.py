@@ -35,7 +35,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 class Misfit(Exception):
-    """The value is none of the type."""
+    """The value does not fit the type."""
 
 
 class Number(str):
@@ -67,7 +67,7 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def decode_json(text: str) -> Any:
-    """A JSON value with its numbers as written; ValueError where it is none."""
+    """A JSON value with its numbers as written; ValueError if it is not JSON."""
     try:
         value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip()))
     except RecursionError:
@@ -248,7 +248,7 @@ def parts_of(kind: pa.DataType) -> Iterator[pa.Field]:
 
 
 def scalar_of_json(value: Any, kind: pa.DataType) -> Any:
-    """A JSON value that is no null as one of a type without parts."""
+    """A JSON value, not null, as one of a type without parts."""
     if pa.types.is_string(kind):
         return value if is_text(value) else encode_json(value)
     if isinstance(value, bool):
@@ -269,7 +269,7 @@ def _of_number(value: Number, kind: pa.DataType) -> Any:
 
 
 def _of_string(value: str, kind: pa.DataType) -> Any:
-    """JSON has no dates, times, bytes, and no numbers that are none: they are written as text."""
+    """JSON has no dates, times or bytes, and no NaN or infinity: they are written as text."""
     if pa.types.is_binary(kind):
         return from_base64(value)
     if pa.types.is_floating(kind):

@@ -124,7 +124,8 @@ def checked_names(names: list[str], origin: str) -> list[str]:
 
 @dataclass(slots=True)
 class CsvParser:
-    """Parses lines of one file after the other under terms. One a task: it remembers which problems it has told."""
+    """Parses lines of one file after the other under terms. There is one per task: it remembers which problems it has
+    reported."""
 
     terms: Terms
     dialect: Dialect
@@ -152,7 +153,7 @@ class CsvParser:
         return Parsed(arrays, places, texts, rescue.problems, frozenset(rescue.misfits), bad)
 
     def divide(self, lines: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
-        """The fields of all records, column by column, as text; the line of each; what is no record."""
+        """The fields of all records, column by column, as text; the line of each; what is not a record."""
         if self.dialect.multi_line:
             return self._divide_files(lines, width)
         fields_and_places = self._at_once(lines, width)
@@ -176,7 +177,7 @@ class CsvParser:
         return texts, bad
 
     def is_blank(self, text: str) -> bool:
-        """Whether a line is no record: empty, or a comment."""
+        """Whether a line is not a record: empty, or a comment."""
         return not text or (self.dialect.comment != "" and text.startswith(self.dialect.comment))
 
     def _at_once(self, lines: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int]] | None:
@@ -309,7 +310,7 @@ class _Rescue:
     misfits: set[int]
 
     def column(self, texts: pa.Array, wanted: pa.Field, name: str) -> pa.Array:
-        """A column in its type; values that are none of it are null, and left."""
+        """A column in its type; values that do not fit are null, and kept aside."""
         if pa.types.is_string(wanted.type):
             return texts
         at_once = converted(texts, wanted.type)
@@ -362,7 +363,7 @@ def _of_json_text(text: str, wanted: pa.Field) -> Any:
 
 
 def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """A column of text in a type that is none of text, all at once; None where one by one is safer."""
+    """A column of text in a type other than text, all at once; None where one by one is safer."""
     try:
         if pa.types.is_integer(kind) and all_true(pc.match_substring_regex(texts, "^-?[0-9]+$")):
             return pc.cast(texts, kind)
@@ -417,7 +418,7 @@ class CsvInference:
 
 
 _FIRST: Final = 64
-"""So many texts of a column tell what most of the others are like."""
+"""The number of texts of a column that show what most of the others are like."""
 
 
 def _is_still(texts: pa.Array, kind: pa.DataType) -> bool:

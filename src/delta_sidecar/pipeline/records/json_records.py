@@ -2,7 +2,7 @@
 
 Arrow's parser is given the contract's types, and an unexpected field is an error to it. What it accepts is exact but
 for what `_is_exact` looks at. Lines it refuses are halved until they are few; those go through Python's parser, which
-tells what is wrong with which field.
+says what is wrong with which field.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from delta_sidecar.pipeline.records.conversion import (
 from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, BadRecord, Parsed, Path, Problem, Report, Terms
 
 FEW: Final = 64
-"""So many lines are parsed one by one rather than halved again."""
+"""Up to this many lines are parsed one by one rather than halved again."""
 FITS: Final = object()
 
 
 @dataclass(slots=True)
 class JsonParser:
-    """Parses lines under terms. One a task: it remembers which problems it has told."""
+    """Parses lines under terms. There is one per task: it remembers which problems it has reported."""
 
     terms: Terms
     encoding: str = "utf-8"
@@ -185,7 +185,7 @@ class _Rows:
             try:
                 fitted.append((fit.record(record, self.parser.fields), fit))
             except TwiceNamed as error:
-                # What this line showed is told by the next one that does: this one has no row to tell it.
+                # This line has no row to report its problems; the next line that has the same ones does.
                 self.parser.report.known = known
                 self.bad.append(BadRecord(line, str(error)))
                 return
@@ -209,7 +209,7 @@ class _Rows:
 
 @dataclass(slots=True)
 class Fit:
-    """One record held to the contract."""
+    """One record checked against the contract."""
 
     report: Report
     problems: list[Problem] = field(default_factory=list)

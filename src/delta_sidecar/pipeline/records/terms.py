@@ -1,4 +1,4 @@
-"""What records are held to, and what comes of a batch of them."""
+"""What records must fit, and what becomes of a batch of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A field that the contract lacks (`kind` is its type so far), or a value that is none of its column's type."""
+    """A field that the contract lacks (`kind` is its type so far), or a value that does not fit its column's type."""
 
     path: Path
     kind: pa.DataType | None
@@ -51,7 +51,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Report:
-    """Problems of a task, each told once; a new field again when its type grows."""
+    """Problems of a task, each reported once; a new field again when its type grows."""
 
     known: dict[Path, pa.DataType | None] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class Parsed:
     """What lines became. Rows are in the order of their lines."""
 
     columns: Sequence[pa.Array]
-    """One a column of the contract."""
+    """One for each column of the contract."""
     lines: Sequence[int]
     """The line of each row."""
     rescued: dict[int, str] = field(default_factory=dict)
@@ -99,5 +99,5 @@ class Parsed:
     problems: dict[int, list[Problem]] = field(default_factory=dict)
     """By row: what is wrong with it, where the task has not said so before."""
     misfits: frozenset[int] = frozenset()
-    """Rows with any value or field that has no place, told or not."""
+    """Rows with any value or field that has no place, reported or not."""
     bad: Sequence[BadRecord] = ()
