@@ -28,7 +28,7 @@ from delta_sidecar.server.figures import Figures, NoFigures
 from delta_sidecar.server.json_logs import on_behalf_of, say
 from delta_sidecar.server.page.access import Door, ForeignRequestError
 from delta_sidecar.server.page.lighting import full_load, lit
-from delta_sidecar.server.page.overview import overview, whole_log
+from delta_sidecar.server.page.overview import overview
 from delta_sidecar.server.page.part_map import map_of
 from delta_sidecar.server.page.shown_tables import ShownTables
 from delta_sidecar.server.page.timeline import told_of_commit
@@ -109,7 +109,6 @@ class PageService:
                 Route("/favicon.svg", icon, methods=["GET"]),
                 Route("/api/tables", partial(self._answer, "tables", _tables), methods=["GET"]),
                 Route("/api/overview", partial(self._answer, "overview", _overview), methods=["POST"]),
-                Route("/api/log", partial(self._answer, "log", _whole_log), methods=["POST"]),
                 Route("/api/map", partial(self._answer, "map", _map), methods=["POST"]),
                 Route("/api/commit", partial(self._answer, "commit", _commit), methods=["POST"]),
                 Route("/api/scan", partial(self._answer, "scan", _scan), methods=["POST"]),
@@ -226,12 +225,6 @@ def _overview(asked: _Asked) -> object:
     request = asked.request()
     with asked.tables.looked_at(request.table, asked.caller) as opened:
         return overview(opened)
-
-
-def _whole_log(asked: _Asked) -> object:
-    request = asked.request()
-    with asked.tables.looked_at(request.table, asked.caller, request.version) as opened:
-        return whole_log(opened)
 
 
 def _map(asked: _Asked) -> object:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from delta_sidecar.index.read.index_base import IndexBase
+from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.storage.uri import parse_location
 from delta_sidecar.texts import counted, sized
@@ -38,8 +39,8 @@ class Finding(Struct, frozen=True):
     """What mends it; None if nothing must be."""
 
 
-def findings(snapshot: Snapshot) -> list[Finding]:
-    """What can be told of a table once it is open, without another request."""
+def findings(snapshot: Snapshot, newest: LogListing) -> list[Finding]:
+    """What can be told of an open table and a listing of its newest versions, without reading any of them."""
     base = snapshot.segment.base
     index = base if isinstance(base, IndexBase) else None
     table = shlex.quote(parse_location(snapshot.store.root_uri).text)
@@ -47,7 +48,7 @@ def findings(snapshot: Snapshot) -> list[Finding]:
         _index(snapshot, index, table),
         *_behind(snapshot, index, table),
         _tail(snapshot, index, table),
-        _checkpoint(snapshot, index, table),
+        _checkpoint(snapshot, newest, table),
         _files(index, table),
     ]
 
@@ -82,14 +83,13 @@ def _tail(snapshot: Snapshot, index: IndexBase | None, table: str) -> Finding:
     return Finding("Tail", state, text, None if state == "good" else f"sidecar build {table}")
 
 
-def _checkpoint(snapshot: Snapshot, index: IndexBase | None, table: str) -> Finding:
-    newest = next(iter(snapshot.listing.bases(snapshot.version)), None)
+def _checkpoint(snapshot: Snapshot, listing: LogListing, table: str) -> Finding:
+    found = [*listing.bases(snapshot.version), *snapshot.listing.bases(snapshot.version)]
+    newest = max(found, key=lambda each: each.version, default=None)
     behind = snapshot.version + 1 if newest is None else snapshot.version - newest.version
     state = _state(behind, *_CHECKPOINT)
     if newest is not None:
         text = f"Version {newest.version:,}, {counted(behind, 'version')} ago, {sized(newest.size)}."
-    elif snapshot.listing.start > 0 and index is not None:
-        state, text = ("good", "None since the index. This reader needs none.") if state == "good" else (state, _NONE)
     else:
         text = "None yet." if state == "good" else _NONE
     if state == "good":

@@ -1,6 +1,6 @@
 """The first look at a table: everything that the page shows before anyone asks for more.
 
-What it holds does not grow with the number of files, and it costs what opening the table costs.
+What it holds does not grow with the number of files, and it costs what opening the table costs, and one listing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.log.segment import CheckpointFiles
 from delta_sidecar.server.page.health import findings
 from delta_sidecar.server.page.part_map import examples, map_of
-from delta_sidecar.server.page.timeline import indexes_of, log_of, older_names
+from delta_sidecar.server.page.timeline import log_names, timeline
 from delta_sidecar.server.reading import OpenTable
 
 _COLUMNS: Final = 200
@@ -28,7 +28,7 @@ def overview(opened: OpenTable) -> dict[str, Any]:
     base = snapshot.segment.base
     index = base if isinstance(base, IndexBase) else None
     metadata, cost = snapshot.metadata, table.opening_cost
-    schema = snapshot.schema
+    schema, names = snapshot.schema, log_names(snapshot)
     return {
         "table": opened.name,
         "location": opened.access.location.text,
@@ -45,18 +45,12 @@ def overview(opened: OpenTable) -> dict[str, Any]:
         "index": None if index is None else _index(index),
         "is_small": index is not None and index.manifest.files <= _FEW,
         "notes": [_short(note, 400) for note in snapshot.notes[:5]],
-        "health": msgspec.to_builtins(findings(snapshot)),
-        "log": log_of(snapshot) | {"indexes": indexes_of(snapshot, with_others=False)},
+        "health": msgspec.to_builtins(findings(snapshot, names.log)),
+        "log": timeline(snapshot, names),
         "map": None if index is None else map_of(index),
         "examples": examples(snapshot, index),
         "opening": {"requests": cost.requests, "bytes": cost.bytes_read},
     }
-
-
-def whole_log(opened: OpenTable) -> dict[str, Any]:
-    """The timeline with what came before the index, and with other indexes."""
-    snapshot = opened.table.snapshot
-    return log_of(snapshot, older_names(snapshot)) | {"indexes": indexes_of(snapshot, with_others=True)}
 
 
 def _index(index: IndexBase) -> dict[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
+
+from msgspec import Struct
 
 from delta_sidecar.errors import ObjectNotFoundError, VersionNotFoundError
 from delta_sidecar.index.format.index_names import directory_for, manifest_version
@@ -17,21 +19,47 @@ from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import commit_info
-from delta_sidecar.storage.store import ObjectMeta
+from delta_sidecar.storage.store import LIST_PAGE, ObjectMeta
 
 SPAN: Final = 200
 """Versions that the timeline shows."""
 _PAGES: Final = 2
-"""Requests for older names, at most."""
+"""Requests for names, at most."""
 _BUILD: Final = re.compile(r"v(\d{1,19})(?:-|$)")
 _TOLD: Final = ("numFiles", "numAddedFiles", "numRemovedFiles", "numOutputRows", "numTargetRowsInserted")
 _LONGEST: Final = 200
 
 
-def log_of(snapshot: Snapshot, listings: Sequence[LogListing] = ()) -> dict[str, Any]:
-    """The newest versions, as far as listings of the log tell."""
-    head, first = snapshot.version, first_shown(snapshot)
-    known = [*listings, snapshot.listing]
+class LogNames(Struct, frozen=True):
+    """Names of the newest versions, as they are now; opening a table may have listed fewer, or earlier."""
+
+    log: LogListing
+    indexes: dict[int, ObjectMeta]
+    """Manifests by their versions."""
+    are_all: bool
+
+
+def log_names(snapshot: Snapshot) -> LogNames:
+    """One request, seldom two: subdirectories sort after all versions, so one listing tells of indexes, too."""
+    first = max(0, snapshot.version - SPAN + 1)
+    prefix, indexes = f"{LOG_DIRECTORY}/", f"{directory_for(snapshot.protocol)}/"
+    objects: list[ObjectMeta] = []
+    pages = snapshot.store.list_after(prefix, prefix + version_prefix(first))
+    are_all = True
+    for number, page in enumerate(islice(pages, _PAGES), 1):
+        objects += page
+        are_all = number < _PAGES or len(page) < LIST_PAGE
+    log = [meta for meta in objects if "/" not in meta.path[len(prefix) :]]
+    named = ((manifest_version(meta.path[len(indexes) :]), meta) for meta in objects if meta.path.startswith(indexes))
+    return LogNames(
+        LogListing.of(log, first), {version: meta for version, meta in named if version is not None}, are_all
+    )
+
+
+def timeline(snapshot: Snapshot, names: LogNames) -> dict[str, Any]:
+    """The newest versions."""
+    head, first = snapshot.version, names.log.start
+    known = [names.log, snapshot.listing]
     commits = {version: meta for each in known for version, meta in each.commits.items() if first <= version <= head}
     checkpoints = {each.content: each for one in known for each in one.checkpoints if first <= each.version <= head}
     return {
@@ -43,38 +71,15 @@ def log_of(snapshot: Snapshot, listings: Sequence[LogListing] = ()) -> dict[str,
             [each.version, each.kind.value, each.size, len(each.files)]
             for each in sorted(checkpoints.values(), key=lambda each: each.version)
         ],
-        "is_whole": known[0].start <= first,
+        "indexes": _indexes(snapshot, names.indexes),
+        "is_whole": names.are_all,
     }
 
 
-def first_shown(snapshot: Snapshot) -> int:
-    return max(0, snapshot.version - SPAN + 1)
-
-
-def older_names(snapshot: Snapshot) -> list[LogListing]:
-    """The versions before those that opening the table listed: one request, seldom two; none if all are known."""
-    first, known = first_shown(snapshot), snapshot.listing.start
-    if known <= first:
-        return []
-    prefix = f"{LOG_DIRECTORY}/"
-    pages = snapshot.store.list_after(prefix, prefix + version_prefix(first), prefix + version_prefix(known))
-    objects: list[ObjectMeta] = [
-        meta for page in islice(pages, _PAGES) for meta in page if "/" not in meta.path[len(prefix) :]
-    ]
-    return [LogListing.of(objects, first)]
-
-
-def indexes_of(snapshot: Snapshot, with_others: bool) -> list[dict[str, Any]]:
-    """The index, the older builds whose parts it still has, and, if wanted, other indexes that are there: one request,
-    which may not tell all of them."""
+def _indexes(snapshot: Snapshot, named: Mapping[int, ObjectMeta]) -> list[dict[str, Any]]:
+    """The index, older builds whose parts it still has, and other indexes that are there."""
+    shown: dict[int, dict[str, Any]] = {version: {"version": version, "state": "other"} for version in named}
     base = snapshot.segment.base
-    shown: dict[int, dict[str, Any]] = {}
-    if with_others:
-        directory = f"{directory_for(snapshot.protocol)}/"
-        for meta in next(snapshot.store.list_after(directory), []):
-            version = manifest_version(meta.path[len(directory) :])
-            if version is not None:
-                shown[version] = {"version": version, "state": "other", "built_at": meta.last_modified_ms}
     if isinstance(base, IndexBase):
         parts = base.manifest.parts
         written = Counter(parts.build)
@@ -82,9 +87,9 @@ def indexes_of(snapshot: Snapshot, with_others: bool) -> list[dict[str, Any]]:
             if (found := _BUILD.match(name)) is not None:
                 entry = shown.setdefault(int(found[1]), {"version": int(found[1])})
                 entry |= {"state": "parts", "parts": entry.get("parts", 0) + written[place]}
-        current = shown.setdefault(base.version, {"version": base.version})
-        current |= {"state": "current", "built_at": base.manifest.built_at or None}
-    return [shown[version] for version in sorted(shown)]
+        shown[base.version] = {**shown.get(base.version, {}), "version": base.version, "state": "current"}
+    newest = sorted(shown, reverse=True)[:SPAN]
+    return [shown[version] for version in reversed(newest)]
 
 
 def told_of_commit(snapshot: Snapshot, version: int) -> dict[str, Any]:
