@@ -15,9 +15,8 @@ from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_ex
 
 BUCKET = "_event_hour"
 START = datetime(2026, 2, 7, tzinfo=UTC)
-FILES = 128
-"""Files an hour, at most; each hour is a part of the index, of up to eight row groups."""
-GROUP_ROWS = 16
+FILES, GROUPS = 128, 8
+"""Files an hour, and row groups of its part in the index, at most."""
 
 
 def moment(hour: int, minutes: int = 0) -> datetime:
@@ -47,8 +46,8 @@ def _file(hour: int, number: int) -> AddFile:
     )
 
 
-def write_telemetry(root: Path, hours: int = 96, indexed: int | None = None) -> Path:
-    """A commit an hour, a checkpoint every thirty, an index of the version `indexed` (none if not given)."""
+def write_telemetry(root: Path, hours: int, indexed: int, most_files: int = FILES) -> Path:
+    """A commit an hour, a checkpoint every thirty, an index of the version `indexed`, and of thirty versions before."""
     generated = {GENERATION_EXPRESSION: bucket_expression("ts", "hour")}
     columns = [
         column("ts", "timestamp"),
@@ -56,9 +55,10 @@ def write_telemetry(root: Path, hours: int = 96, indexed: int | None = None) -> 
         column("value", "double"),
         column(BUCKET, "string", metadata=generated),
     ]
+    limits = BuildLimits(row_group_rows=most_files // GROUPS, part_rows=most_files, single_rows=1, small_rows=1)
     log = LogBuilder(root).protocol(writer=4).metadata(columns, partition_by=[BUCKET], name="telemetry")
     for hour in range(hours):
-        files = FILES - 8 * (hour * 5 % 7)
+        files = most_files - most_files // 16 * (hour * 5 % 7)
         info = {
             "operation": "WRITE",
             "engineInfo": "Apache-Spark/4.2.0 Delta-Lake/4.4.0",
@@ -69,9 +69,6 @@ def write_telemetry(root: Path, hours: int = 96, indexed: int | None = None) -> 
         )
         if hour and hour % 30 == 0:
             log.checkpoint()
-        if hour in (indexed, None if indexed is None else indexed - 30):
-            build_index(open_store(str(root)), options=BuildOptions(part_rows=FILES, limits=_LIMITS))
+        if hour in (indexed, indexed - 30):
+            build_index(open_store(str(root)), options=BuildOptions(part_rows=most_files, limits=limits))
     return root
-
-
-_LIMITS = BuildLimits(row_group_rows=GROUP_ROWS, part_rows=FILES, single_rows=1, small_rows=1)
