@@ -276,5 +276,9 @@ def test_a_picture_of_a_table_that_needs_care(browser: Any, tmp_path: Path) -> N
         section = seen.page.get_by_role("region", name="Health")
         playwright.expect(section).to_contain_text("4 things to mend")
         playwright.expect(section.get_by_role("button", name="Copy: sidecar maintain")).to_have_count(2)
-        section.screenshot(path=(Path(PICTURES) if PICTURES else tmp_path) / "page-health.png")
+        box = section.bounding_box()
+        clip = {"x": 0, "y": box["y"], "width": 1180, "height": box["height"] + 24}
+        seen.page.screenshot(
+            path=(Path(PICTURES) if PICTURES else tmp_path) / "page-health.png", full_page=True, clip=clip
+        )
         assert seen.said == []
