@@ -200,11 +200,10 @@ class RunningServer:
             closing = threading.Thread(target=self._service.shutdown, name="delta-sidecar-stop", daemon=True)
             closing.start()
             closing.join(_GRACE if not core.streams.streams else 0.1)
-            for endpoint in (self._page, self._http):
-                if isinstance(endpoint, RunningPage):
-                    endpoint.stop()
-                elif endpoint is not None:
-                    endpoint.close()
+            if self._page is not None:
+                self._page.stop()
+            if self._http is not None:
+                self._http.close()
             say("stopped", streams_cut_off=core.streams.streams)
             return finished
 
