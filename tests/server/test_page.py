@@ -140,6 +140,14 @@ def test_a_full_load_knows_of_no_index(page: RunningPage) -> None:
     assert whole["bytes"] > 0 < whole["requests"]
 
 
+def test_both_pay_for_everything_they_read(page: RunningPage) -> None:
+    """Else what the page remembers of the table would favour the listing through the index."""
+    times = [scanned(page, PREDICATES["an hour"]) for _ in range(3)]
+    assert len({(each["requests"], each["bytes"]) for each in times}) == 1
+    tail = overview(page)["tail"]
+    assert times[0]["bytes"] > tail["bytes"] > 0
+
+
 def test_a_long_listing_is_ended(telemetry: Path) -> None:
     tables = ShownTables(Roots([Root("t", parse_location(telemetry))]))
     for run in (lit, full_load):

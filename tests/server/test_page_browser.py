@@ -236,7 +236,7 @@ class Elsewhere(MeteredStore):
 def pictured(telemetry: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if PICTURES is None:
         return telemetry
-    return write_telemetry(tmp_path_factory.mktemp("pictures") / "telemetry", 96, 90, 1024)
+    return write_telemetry(tmp_path_factory.mktemp("pictures") / "telemetry", 96, 94, 1024)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import logging
 import re
-import secrets
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
@@ -21,22 +18,29 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from delta_sidecar import errors
-from delta_sidecar.errors import DeltaSidecarError, InputError, PredicateError, ServerError, UnknownColumnError
+from delta_sidecar.errors import (
+    AccessDeniedError,
+    DeltaSidecarError,
+    InputError,
+    PredicateError,
+    ServerBusyError,
+    ServerError,
+    TableNotFoundError,
+    UnknownColumnError,
+)
 from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.server.figures import Figures, NoFigures
-from delta_sidecar.server.json_logs import on_behalf_of, say
+from delta_sidecar.server.json_logs import on_behalf_of
 from delta_sidecar.server.page.access import Door, ForeignRequestError
 from delta_sidecar.server.page.lighting import full_load, lit
 from delta_sidecar.server.page.overview import overview
+from delta_sidecar.server.page.page_call import PageCall, Told
 from delta_sidecar.server.page.part_map import map_of
 from delta_sidecar.server.page.shown_tables import ShownTables
 from delta_sidecar.server.page.timeline import told_of_commit
 from delta_sidecar.server.requests import ReadRequest, request_of
 from delta_sidecar.server.tokens import Caller
 from delta_sidecar.server.wire_errors import one_line
-
-_log = logging.getLogger(__name__)
 
 _JSON: Final = "application/json"
 _ALWAYS: Final = {
@@ -47,10 +51,10 @@ _ALWAYS: Final = {
 }
 _CLOSED: Final = "default-src 'none'; frame-ancestors 'none'"
 _STATUS: Final[list[tuple[type[DeltaSidecarError], int]]] = [
-    (errors.TableNotFoundError, 404),
-    (errors.ServerBusyError, 503),
-    (errors.AccessDeniedError, 403),
-    (errors.ServerError, 500),
+    (TableNotFoundError, 404),
+    (ServerBusyError, 503),
+    (AccessDeniedError, 403),
+    (ServerError, 500),
     (DeltaSidecarError, 400),
 ]
 
@@ -127,59 +131,27 @@ class PageService:
 
     async def _answer(self, name: str, work: Callable[[Any], object], request: Request) -> Response:
         """Who asks, what is asked, the answer in a thread of its own, and a line in the log."""
-        request_id, began = secrets.token_hex(8), time.perf_counter()
-        caller, told = Caller("unknown"), dict[str, Any]()
+        call = PageCall(name, self.figures, self.clean, self.is_logged)
         try:
             self.door.check(request.headers)
-            caller = self.door.caller(request.headers)
-        except ForeignRequestError as error:
-            self._say(name, caller, "refused", request_id, began, told)
-            return _failure(403, "AccessDeniedError", str(error), request_id)
-        except errors.AccessDeniedError as error:
-            self._say(name, caller, "refused", request_id, began, told)
-            return _failure(401, "AccessDeniedError", str(error), request_id)
+            call.caller = self.door.caller(request.headers)
+        except (ForeignRequestError, AccessDeniedError) as error:
+            return _failure(401 if isinstance(error, AccessDeniedError) else 403, call.refused(error))
         try:
             if self.is_stopping():
-                raise errors.ServerBusyError("the server stops; try again in a moment")
+                raise ServerBusyError("the server stops; try again in a moment")
             body = await _body(request, self.tables.limits.request_bytes) if request.method == "POST" else b""
-            asked = _Asked(self.tables, caller, body, told)
-            with on_behalf_of(request_id):
-                answer = await run_in_threadpool(work, asked)
+            with on_behalf_of(call.request_id):
+                answer = await run_in_threadpool(work, _Asked(self.tables, call.caller, body, call.told))
             content = self.clean(msgspec.json.encode(answer).decode())
         except ClientDisconnect:
-            self._say(name, caller, "gone", request_id, began, told)
+            call.ended("gone")
             return Response(status_code=400)
         except Exception as error:
-            return self._failed(name, caller, error, request_id, began, told)
-        self._say(name, caller, "ok", request_id, began, told)
+            ours = call.ours(error)
+            return _failure(next(code for kind, code in _STATUS if isinstance(ours, kind)), call.failed(ours))
+        call.ended("ok")
         return _json(200, content)
-
-    def _failed(
-        self, name: str, caller: Caller, error: Exception, request_id: str, began: float, told: dict[str, Any]
-    ) -> Response:
-        ours = error
-        if not isinstance(ours, DeltaSidecarError):
-            _log.error("internal error", exc_info=error)
-            ours = ServerError(f"internal error; the log has more, under request {request_id}")
-        status = next(code for kind, code in _STATUS if isinstance(ours, kind))
-        message = self.clean(one_line(str(ours)))
-        shown = "refused; the client has the reason" if isinstance(ours, PredicateError) else message
-        told |= {"error": type(ours).__name__, "message": shown}
-        outcome = "busy" if status == 503 else "error"
-        self._say(name, caller, outcome, request_id, began, told)
-        return _failure(status, type(ours).__name__, message, request_id)
-
-    def _say(
-        self, name: str, caller: Caller, outcome: str, request_id: str, began: float, told: Mapping[str, Any]
-    ) -> None:
-        method = f"page/{name}"
-        self.figures.called(method, outcome)
-        if not self.is_logged:
-            return
-        level = logging.INFO if outcome in ("ok", "gone") else logging.WARNING
-        seconds = round(time.perf_counter() - began, 4)
-        with on_behalf_of(request_id):
-            say("call", level, method=method, caller=caller.name, outcome=outcome, seconds=seconds, **told)
 
 
 class MapRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -274,8 +246,7 @@ def _json(status: int, content: str | bytes) -> Response:
     return Response(content, status, headers, _JSON)
 
 
-def _failure(status: int, kind: str, message: str, request_id: str) -> Response:
-    told = {"error": kind, "message": one_line(message), "request_id": request_id}
+def _failure(status: int, told: Told) -> Response:
     return _json(status, msgspec.json.encode(told))
 
 

@@ -24,7 +24,7 @@ _PATHS: Final = 5
 def lit(tables: ShownTables, request: ReadRequest, caller: Caller, longest_s: float = LONGEST_S) -> dict[str, Any]:
     """List the files that may match, and tell which parts and row groups that read."""
     began = time.perf_counter()
-    with tables.listed(request, caller) as opened:
+    with tables.listed(request, caller, with_index=True) as opened:
         access = opened.access
         scan = access.listing(access.bind(request.bindable), ["path", "size"])
         report = _run(opened, scan, began, longest_s)
@@ -48,7 +48,7 @@ def full_load(
 ) -> dict[str, Any]:
     """List every file without the index, as a reader must that knows of none."""
     began = time.perf_counter()
-    with tables.listed_without_index(request, caller) as opened:
+    with tables.listed(request, caller, with_index=False) as opened:
         return _run(opened, opened.access.listing(None, ["path", "size"]), began, longest_s)
 
 

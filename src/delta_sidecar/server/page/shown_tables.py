@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from delta_sidecar.errors import TableNotFoundError
+from delta_sidecar.index.read.opening import forget
 from delta_sidecar.limits import CommitLimits, ReaderLimits
 from delta_sidecar.server.budget import Budget
-from delta_sidecar.server.reading import OpenTable, open_table
+from delta_sidecar.server.reading import OpenTable
 from delta_sidecar.server.requests import ReadRequest, RequestLimits
 from delta_sidecar.server.roots import Roots, no_table
 from delta_sidecar.server.table_search import tables_below
 from delta_sidecar.server.tokens import Caller
+from delta_sidecar.storage.metered import MeteredStore
+from delta_sidecar.storage.store import Store
 from delta_sidecar.table import DeltaTable
 
 _FRUGAL: Final = ReaderLimits(commits=CommitLimits(guesses=0))
 """The first look at a table asks for no commit on a guess: requests count for more than a round trip."""
-_PLAIN: Final = {"delta.sidecar.enabled": False}
+
+
+class _FreshStore(MeteredStore):
+    """A store of which no cache holds anything."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._own_identity = object()
+
+    @property
+    def identity(self) -> Hashable:
+        return self._own_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +74,30 @@ class ShownTables:
             yield self._opened(name, caller, version, self.reader_options, _FRUGAL)
 
     @contextmanager
-    def listed(self, request: ReadRequest, caller: Caller) -> Iterator[OpenTable]:
-        """A table for a listing of its files."""
+    def listed(self, request: ReadRequest, caller: Caller, with_index: bool) -> Iterator[OpenTable]:
+        """A table for a listing of its files, opened as by a process that never saw it: what listings with and without
+        an index cost can be compared only so."""
+        options = self.reader_options if with_index else {**self.reader_options, "delta.sidecar.enabled": False}
         with self._turn(self.streams, self.stream_bytes):
-            yield open_table(self.roots.place(request.table, caller), request, self.reader_options)
-
-    @contextmanager
-    def listed_without_index(self, request: ReadRequest, caller: Caller) -> Iterator[OpenTable]:
-        """The same, for a reader that knows of no index."""
-        with self._turn(self.streams, self.stream_bytes):
-            options = {**self.reader_options, **_PLAIN}
-            yield self._opened(request.table, caller, request.version, options, ReaderLimits())
+            opened = self._opened(request.table, caller, request.version, options, ReaderLimits(), is_fresh=True)
+            try:
+                yield opened
+            finally:
+                forget(opened.access.store)
 
     def _opened(
-        self, name: str, caller: Caller, version: int | None, options: Mapping[str, Any], limits: ReaderLimits
+        self,
+        name: str,
+        caller: Caller,
+        version: int | None,
+        options: Mapping[str, Any],
+        limits: ReaderLimits,
+        is_fresh: bool = False,
     ) -> OpenTable:
         place = self.roots.place(name, caller)
+        store = _FreshStore(place.store) if is_fresh else place.store
         try:
-            table = DeltaTable(place.location.text, version, store=place.store, options=options, limits=limits)
+            table = DeltaTable(place.location.text, version, store=store, options=options, limits=limits)
         except TableNotFoundError:
             raise no_table(name) from None
         return OpenTable(name, table, replace(table._access, open_store=place.open_other))
