@@ -10,6 +10,7 @@ N ?= 1000000
 EXAMPLES ?= 20000
 CASES ?= 10000
 ROUNDS ?= 20
+UI ?=
 ROWS ?= 1000000
 WORKERS ?= 2
 CHECK_WORKERS ?= 3
@@ -39,12 +40,19 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: setup-clients
-setup-clients: $(CLIENTS)/.built ## Fetch and build the Flight client in Go that tests use; needs Go 1.25 or newer
+setup-clients: setup-chromium $(CLIENTS)/.built ## Fetch and build the Flight client in Go that tests use (needs Go 1.25 or newer), and install Chromium
+
+.PHONY: setup-chromium
+setup-chromium: ## Install Chromium, for the tests of the page, unless it is there
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+		|| { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null 2>&1; } \
+		|| echo "Chromium is missing, and could not be installed: the tests of the page in a browser are skipped"
 
 .PHONY: demo
-demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars
+demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars. UI=1 ends with its page, until Ctrl-C
 	@BENCH_DIR=$(CACHE)/effect $(BIN)/python -m benchmarks.effect
 	$(BIN)/python scripts/demo.py
+	@if [ -n "$(filter-out 0,$(UI))" ]; then echo; echo "The page of this table, until Ctrl-C:"; $(BIN)/sidecar ui $(CACHE)/demo/telemetry; fi
 
 .PHONY: test
 test: setup lint ## Lint, types, import rules, and the tests: for every push
@@ -66,7 +74,7 @@ lowest: $(VENV)/.installed ## The tests of reading and of the command, with the 
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
 	  -W ignore::DeprecationWarning -p no:cacheprovider tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data \
 	  tests/pipeline/test_avro.py tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan \
-	  tests/server/test_access.py tests/server/test_same_answers.py $(PYTEST_ARGS)
+	  tests/server/test_access.py tests/server/test_page.py tests/server/test_same_answers.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules
@@ -84,6 +92,10 @@ format: $(VENV)/.installed ## Format the code and fix what ruff can fix
 docs: $(VENV)/.installed ## Build the documentation as a site, in .cache/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "$(CACHE)/site/index.html"
+
+.PHONY: screenshots
+screenshots: $(VENV)/.installed setup-chromium ## Make the pictures of the page in the docs anew
+	DELTA_SIDECAR_SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/server/test_page_browser.py -k picture
 
 .PHONY: properties
 properties: $(VENV)/.installed ## The property suite with EXAMPLES random cases per property (20000)

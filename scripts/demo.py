@@ -55,6 +55,7 @@ def main() -> None:
     print("\nTry:")
     print(f'  .venv/bin/sidecar explain .cache/demo/telemetry --where "{RECENT}"')
     print("  .venv/bin/sidecar verify .cache/demo/telemetry")
+    print("  .venv/bin/sidecar ui .cache/demo/telemetry")
 
 
 @contextmanager

@@ -428,7 +428,35 @@ def kql(
         log_total(opened)
 
 
-_LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
+@app.command(
+    short_help="Show a table on a page in the browser.",
+    help="Show a table on a page: its log over time, its index as a map, what a predicate reads, and what is amiss. "
+    "Prints the address, which only this machine reaches, and serves until Ctrl-C. sidecar serve --page-port shows "
+    "the page to others.",
+    epilog="Example: sidecar ui ./events --open",
+)
+@arguments.table
+@option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    section="Address",
+    help="Port (default: a free one).",
+)
+@option("--open", "open_it", is_flag=True, section="Address", help="Open the browser, too.")
+@arguments.verbose
+@arguments.reader_option
+@arguments.storage_option
+@arguments.of_source
+def ui(source: arguments.Source, port: int, open_it: bool, verbose: bool) -> None:
+    with _working(verbose, source.storage_options):
+        from delta_sidecar.cli.ui import show
+
+        show(source, port, open_it)
+
+
+_LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Page and metrics"
 
 
 @app.command(
@@ -510,6 +538,8 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Metrics"
     help="Serve /metrics, /healthz and /readyz here.",
 )
 @option("--metrics-host", metavar="HOST", section=_WATCHED, help="Address for these (default: --host).")
+@option("--page-port", type=click.IntRange(0, 65535), metavar="N", section=_WATCHED, help="Serve the page here.")
+@option("--page-host", metavar="HOST", section=_WATCHED, help="Address for the page (default: --host).")
 @option(
     "--storage-options",
     metavar="FILE",

@@ -39,6 +39,8 @@ class Order:
     insecure: bool
     metrics_host: str | None
     metrics_port: int | None
+    page_host: str | None
+    page_port: int | None
     storage_options: str | None
     """A file."""
     ticket_key: str | None
@@ -61,6 +63,8 @@ class Order:
             insecure=self.insecure,
             metrics_host=self.metrics_host,
             metrics_port=self.metrics_port,
+            page_host=self.page_host,
+            page_port=self.page_port,
             streams=self.streams,
             held_bytes=bytes_of(self.memory, "--memory"),
             stream_bytes=bytes_of(self.stream_memory, "--stream-memory"),
@@ -79,12 +83,13 @@ def serve(order: Order, verbose: bool) -> int:
     roots = Roots(Root(root.name, root.location, options[root.name]) for root in bare)
     clean = partial(without_secrets, secrets=_secrets(options))
     log_json(clean, verbose)
-    stop = _stop_signal()
+    stop = stop_signal()
     server = RunningServer(roots, order.options(), clean)
     say(
         "listening",
         url=server.url,
         metrics_port=server.metrics_port,
+        page=server.page_url,
         roots=[root.name for root in bare],
         tokens=order.token_file is not None,
         pid=os.getpid(),
@@ -98,7 +103,7 @@ def serve(order: Order, verbose: bool) -> int:
     return 0
 
 
-def _stop_signal() -> threading.Event:
+def stop_signal() -> threading.Event:
     """Set by SIGTERM or Ctrl-C; a second Ctrl-C ends the process at once."""
     stop = threading.Event()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Literal, Protocol, TypeAlias
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, field
 
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import Replay
@@ -45,6 +45,8 @@ class BaseCounts(Struct):
     parts_read: int = 0
     row_groups_total: int = 0
     row_groups_read: int = 0
+    groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Which row groups were read, by the name of their part; empty if the base has no parts."""
 
 
 class BasePlan(Protocol):

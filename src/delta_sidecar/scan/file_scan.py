@@ -113,6 +113,11 @@ class FileScan(NotPickled):
         """What was read instead of the planned base, if that is damaged."""
         return tuple(self._live.progress.fallbacks)
 
+    @property
+    def row_groups_read(self) -> dict[str, tuple[int, ...]]:
+        """Which row groups of the index were read so far, by the name of their part. Empty without an index."""
+        return dict(self._live.progress.base.groups)
+
     def headline(self) -> str:
         """What the scan reads, in one line: `reads 1 of 125 parts, 4 of 1,020 row groups, 1.2 MB; 3 ms`.
 

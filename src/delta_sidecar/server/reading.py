@@ -54,9 +54,13 @@ def load_readers() -> None:
     """Import what the first request of each kind would wait for."""
     import delta_sidecar.data.changes
     import delta_sidecar.data.row_scan
+    import delta_sidecar.index.read.part_bounds
     import delta_sidecar.index.read.part_scan
     import delta_sidecar.log.checkpoint
+    import delta_sidecar.predicates.binding
+    import delta_sidecar.pruning.add_pruner
     import delta_sidecar.pruning.bucket_ranges
+    import delta_sidecar.pruning.file_pruner
     import delta_sidecar.pruning.may_match
     import delta_sidecar.scan.file_stats  # noqa: F401
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import secrets
 import socket
@@ -23,6 +22,8 @@ from delta_sidecar.server.figures import Figures, NoFigures, Prometheus
 from delta_sidecar.server.flight_service import Core, FlightService
 from delta_sidecar.server.http_endpoint import HttpEndpoint, Page
 from delta_sidecar.server.json_logs import say
+from delta_sidecar.server.loopback import is_loopback
+from delta_sidecar.server.page.running_page import RunningPage, check_installed
 from delta_sidecar.server.reading import load_readers
 from delta_sidecar.server.requests import RequestLimits
 from delta_sidecar.server.roots import Root, Roots
@@ -62,6 +63,10 @@ class ServerOptions:
     """As `host` if not given."""
     metrics_port: int | None = None
     """None for no metrics."""
+    page_host: str | None = None
+    """As `host` if not given."""
+    page_port: int | None = None
+    """None for no page."""
     streams: int = 16
     """Streams at once."""
     held_bytes: int = 128 << 20
@@ -91,7 +96,11 @@ class ServerOptions:
             raise InputError("TLS needs both a certificate and its key")
         if self.ticket_key is not None and len(self.ticket_key) < _LEAST_KEY:
             raise InputError(f"the key of tickets has {len(self.ticket_key)} bytes; give at least {_LEAST_KEY}")
-        hosts = [self.host, *([] if self.metrics_port is None else [self.metrics_host or self.host])]
+        hosts = [
+            self.host,
+            *([] if self.metrics_port is None else [self.metrics_host or self.host]),
+            *([] if self.page_port is None else [self.page_host or self.host]),
+        ]
         for host in hosts:
             self._check_safe(host)
 
@@ -119,6 +128,8 @@ class RunningServer:
 
     def __init__(self, roots: Roots, options: ServerOptions, clean: Callable[[str], str] = str) -> None:
         self._options = options
+        if options.page_port is not None:
+            check_installed()
         load_readers()
         tokens = None if options.token_file is None else TokenFile(options.token_file)
         budget = Budget(options.streams, options.held_bytes)
@@ -139,12 +150,17 @@ class RunningServer:
         self._http: HttpEndpoint | None = None
         self._stopped = threading.Lock()
         self._is_stopped = False
-        if isinstance(figures, Prometheus):
-            try:
+        self._page: RunningPage | None = None
+        try:
+            if isinstance(figures, Prometheus):
                 self._http = _http(core, figures, tokens, options)
-            except BaseException:
-                self._service.shutdown()
-                raise
+            if options.page_port is not None:
+                self._page = _page(core, tokens, options, clean)
+        except BaseException:
+            self._service.shutdown()
+            if self._http is not None:
+                self._http.close()
+            raise
 
     @property
     def port(self) -> int:
@@ -153,6 +169,11 @@ class RunningServer:
     @property
     def metrics_port(self) -> int | None:
         return None if self._http is None else self._http.port
+
+    @property
+    def page_url(self) -> str | None:
+        """What to open in a browser; None without a page."""
+        return None if self._page is None else self._page.url
 
     @property
     def url(self) -> str:
@@ -179,6 +200,8 @@ class RunningServer:
             closing = threading.Thread(target=self._service.shutdown, name="delta-sidecar-stop", daemon=True)
             closing.start()
             closing.join(_GRACE if not core.streams.streams else 0.1)
+            if self._page is not None:
+                self._page.stop()
             if self._http is not None:
                 self._http.close()
             say("stopped", streams_cut_off=core.streams.streams)
@@ -219,16 +242,6 @@ def start_server(
     of_roots = storage_options or {}
     made = [Root(name, parse_location(place), of_roots.get(name, {})) for name, place in roots.items()]
     return RunningServer(Roots(made), options or ServerOptions())
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _reader_options(options: ServerOptions) -> dict[str, Any]:
@@ -275,9 +288,37 @@ def _http(core: Core, figures: Prometheus, tokens: TokenFile | None, options: Se
         "/healthz": Page(lambda: (200, b"ok\n"), is_open=True),
         "/readyz": Page(ready, is_open=True),
     }
-    tls = None if options.tls_cert is None or options.tls_key is None else (options.tls_cert, options.tls_key)
     asked = None if is_loopback(host) else tokens
-    return HttpEndpoint(host, options.metrics_port or 0, pages, asked, None if is_loopback(host) else tls)
+    return HttpEndpoint(host, options.metrics_port or 0, pages, asked, _tls(host, options))
+
+
+def _page(core: Core, tokens: TokenFile | None, options: ServerOptions, clean: Callable[[str], str]) -> RunningPage:
+    """The page, over the same roots, tokens and budgets."""
+    from delta_sidecar.server.page.access import Door
+    from delta_sidecar.server.page.application import PageService
+    from delta_sidecar.server.page.shown_tables import ShownTables
+
+    host = options.page_host or options.host
+    tables = ShownTables(
+        core.roots,
+        core.streams,
+        core.openings,
+        core.reader_options,
+        core.stream_bytes,
+        core.patience,
+        core.limits,
+        core.listed_tables,
+    )
+    door = Door(is_loopback(host), tokens)
+    service = PageService(tables, door, core.figures, clean, core.is_stopping.is_set)
+    return RunningPage(host, options.page_port or 0, service, _tls(host, options))
+
+
+def _tls(host: str, options: ServerOptions) -> tuple[str, str] | None:
+    """Certificate and key of a port for people and operators; on loopback none is needed."""
+    if is_loopback(host) or options.tls_cert is None or options.tls_key is None:
+        return None
+    return options.tls_cert, options.tls_key
 
 
 def _readiness(core: Core) -> tuple[int, bytes]:

@@ -130,6 +130,7 @@ class PartScan:
         self._few_are_kept = matching.keep is not None and int(matching.keep.sum()) * _FEW_KEPT < len(matching.keep)
         self.counts.parts_read += 1
         self.counts.row_groups_read += len(groups)
+        self.counts.groups[matching.part.id] = tuple(groups)
         if self._request.source.all_stats and matching.part.stats is not None:
             yield from self._with_all_stats(matching, rows, set(groups))
         else:
