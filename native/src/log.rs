@@ -19,11 +19,13 @@ pub struct Listing {
     pub commits: BTreeMap<i64, Meta>,
     /// Complete checkpoints by version: those with their own name first, then those of more parts.
     pub checkpoints: BTreeMap<i64, Vec<Checkpoint>>,
+    /// The version from which it was listed; 0 is everything.
+    pub from: i64,
 }
 
 impl Listing {
-    pub fn new(files: Vec<Meta>) -> Listing {
-        let mut listing = Listing::default();
+    pub fn new(files: Vec<Meta>, from: i64) -> Listing {
+        let mut listing = Listing { from, ..Listing::default() };
         let mut parts: BTreeMap<(i64, u64), BTreeMap<u64, String>> = BTreeMap::new();
         for meta in files {
             let Some((version, rest)) = versioned(&meta.path) else { continue };

@@ -199,6 +199,11 @@ pub fn read(file: &[u8], version: i64) -> Result<Manifest> {
     Ok(manifest)
 }
 
+/// An etag without the quotes that some answers of a store have around it, and others do not.
+fn unquoted(etag: &str) -> &str {
+    etag.trim_matches('"')
+}
+
 impl Manifest {
     /// Why the index is not that of this table; None if it is.
     pub fn unbound(&self, store: &Store, listing: &Listing) -> Option<&'static str> {
@@ -209,11 +214,14 @@ impl Manifest {
                 return Some("the commit file of its version has another size");
             }
             let is_same = match (&commit.etag, &meta.etag) {
-                (Some(built), Some(now)) => built == now,
+                (Some(built), Some(now)) => unquoted(built) == unquoted(now),
                 _ => meta.modified == Some(commit.modified),
             };
             if is_same {
                 return None;
+            }
+            if listing.from > 0 {
+                return Some("its commit file was copied, and the log was not listed whole");
             }
             if let Some(crc32) = commit.crc32 {
                 match store.get(&commit_path(self.version)) {
@@ -221,6 +229,9 @@ impl Manifest {
                     _ => return Some("the commit file of its version has other bytes"),
                 }
             }
+        }
+        if listing.from > 0 {
+            return Some("its commit file is gone, and the log was not listed whole");
         }
         match table_id(store, listing, self.version) {
             Some(id) if id == self.table_id => None,

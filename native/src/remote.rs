@@ -101,7 +101,9 @@ impl Remote {
     }
 
     fn path(&self, path: &str) -> Path {
-        if self.root.is_empty() { Path::from_iter(path.split('/')) } else { Path::from_iter(self.root.split('/').chain(path.split('/'))) }
+        // Names are taken as they are: to make a path of text would escape `#` and `%`.
+        let whole = if self.root.is_empty() { path.to_string() } else { format!("{}/{path}", self.root) };
+        Path::parse(&whole).unwrap_or_else(|_| Path::from(whole))
     }
 
     fn run<T>(&self, work: impl std::future::Future<Output = T>) -> Result<T> {

@@ -20,10 +20,12 @@ use crate::predicate::Condition;
 use crate::pruning::{AddFacts, Predicate};
 use crate::remote::Options;
 use crate::schema::{Metadata, Protocol, Schema};
-use crate::store::Store;
+use crate::store::{Store, LOG};
 
 /// Commits fetched at once.
 const COMMITS_AT_ONCE: usize = 10;
+/// Commits of an object store fetched before it is known whether they exist.
+const GUESSES: i64 = 8;
 const ADDS_IN_BATCH: usize = 10_000;
 
 /// What a caller asks for.
@@ -309,6 +311,9 @@ impl Scan {
             };
         }
         self.hide_what_was_given(error)?;
+        if self.listing.from > 0 {
+            self.listing = Listing::new(self.store.list_log("")?, 0);
+        }
         let failed = match &self.base {
             Base::Checkpoint(version, files) => Some((*version, files.clone())),
             _ => None,
@@ -356,7 +361,12 @@ struct Found {
 
 /// Pin the version by one listing, and find the newest index that can be its base.
 fn find(store: &Store, version: Option<i64>, uri: &str) -> Result<Found> {
-    let listing = Listing::new(store.list_log("")?);
+    if !store.is_local() {
+        if let Some(found) = find_by_hints(store, version, uri)? {
+            return Ok(found);
+        }
+    }
+    let listing = Listing::new(store.list_log("")?, 0);
     let version = wanted(&listing, version, uri)?;
     let mut tried: BTreeSet<(i64, &str)> = BTreeSet::new();
     let mut reasons: Vec<String> = Vec::new();
@@ -375,6 +385,53 @@ fn find(store: &Store, version: Option<i64>, uri: &str) -> Result<Found> {
     Ok(Found { listing, version, index, commits: Vec::new(), reasons: reasons.join("; ") })
 }
 
+/// In an object store: hints in one round trip; manifests, the next commits and the listing from there in another.
+/// None if that does not lead to an index.
+fn find_by_hints(store: &Store, version: Option<i64>, uri: &str) -> Result<Option<Found>> {
+    let hints: Vec<String> = DIRECTORIES.iter().map(|directory| format!("{directory}/_last_index")).chain([format!("{LOG}/_last_checkpoint")]).collect();
+    let mut candidates: Vec<(i64, &str)> = Vec::new();
+    let mut checkpoint = None;
+    for (at, answer) in store.get_all(&hints).into_iter().enumerate() {
+        let named = answer?.and_then(|bytes| hinted_version(&bytes)).filter(|named| version.is_none_or(|version| *named <= version));
+        match DIRECTORIES.get(at) {
+            Some(directory) => candidates.extend(named.map(|named| (named, *directory))),
+            None => checkpoint = named,
+        }
+    }
+    let Some(newest) = candidates.iter().map(|(named, _)| *named).max() else { return Ok(None) };
+    if let Some(checkpoint) = checkpoint {
+        candidates.extend(DIRECTORIES.iter().map(|directory| (checkpoint, *directory)));
+    }
+    candidates.sort_by(|a, b| b.cmp(a));
+    candidates.dedup();
+    let guessed: Vec<i64> = (newest + 1..=newest + GUESSES).filter(|guess| version.is_none_or(|version| *guess <= version)).collect();
+    let paths: Vec<String> = candidates.iter().map(|(built, directory)| manifest_path(*built, directory)).chain(guessed.iter().map(|guess| commit_path(*guess))).collect();
+    let from = candidates.iter().map(|(named, _)| *named).filter(|named| *named <= newest).min().unwrap_or(newest);
+    let (mut answers, files) = store.trip(&paths, &format!("{from:020}"))?;
+    let listing = Listing::new(files, from);
+    if listing.head().is_none() {
+        return Ok(None);
+    }
+    let version = wanted(&listing, version, uri)?;
+    let commits = answers.split_off(candidates.len());
+    for (&(built, directory), answer) in candidates.iter().zip(answers) {
+        let Some(file) = answer?.filter(|_| built <= version) else { continue };
+        let Ok(index) = checked_index(store, &listing, version, (built, directory), &file) else { continue };
+        let mut at_hand = Vec::new();
+        for (guess, answer) in guessed.iter().zip(commits) {
+            if let (Ok(Some(bytes)), true) = (answer, *guess <= version && listing.commits.contains_key(guess)) {
+                at_hand.push((*guess, bytes));
+            }
+        }
+        return Ok(Some(Found { listing, version, index: Some(index), commits: at_hand, reasons: String::new() }));
+    }
+    Ok(None)
+}
+
+fn manifest_path(version: i64, directory: &str) -> String {
+    format!("{directory}/v{version}.manifest.json")
+}
+
 fn try_all<'a>(
     store: &Store,
     listing: &Listing,
@@ -388,7 +445,7 @@ fn try_all<'a>(
         if !tried.insert(candidate) {
             continue;
         }
-        let path = format!("{}/v{}.manifest.json", candidate.1, candidate.0);
+        let path = manifest_path(candidate.0, candidate.1);
         match usable(store, listing, version, candidate, &path) {
             Ok(index) => return Ok(Some(index)),
             Err(error) if error.code == Code::Corrupt => reasons.push(format!("{path}: {}", error.message)),
@@ -400,7 +457,11 @@ fn try_all<'a>(
 
 fn usable(store: &Store, listing: &Listing, version: i64, (built, directory): (i64, &str), path: &str) -> Result<Index> {
     let Some(file) = store.get(path)? else { return corrupt("it is missing") };
-    let manifest = manifest::read(&file, built)?;
+    checked_index(store, listing, version, (built, directory), &file)
+}
+
+fn checked_index(store: &Store, listing: &Listing, version: i64, (built, directory): (i64, &str), file: &[u8]) -> Result<Index> {
+    let manifest = manifest::read(file, built)?;
     if let Some(missing) = listing.missing_commit(built + 1, version) {
         return corrupt(format!("commit {missing} after it is missing"));
     }
@@ -417,11 +478,14 @@ fn hinted(store: &Store) -> Result<Vec<(i64, &'static str)>> {
     let mut found = Vec::new();
     for (directory, answer) in DIRECTORIES.into_iter().zip(store.get_all(&paths)) {
         let Some(bytes) = answer? else { continue };
-        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let version = json.get("version").and_then(|version| version.as_i64());
-        found.extend(version.filter(|&version| version >= 0).map(|version| (version, directory)));
+        found.extend(hinted_version(&bytes).map(|version| (version, directory)));
     }
     Ok(found)
+}
+
+fn hinted_version(bytes: &[u8]) -> Option<i64> {
+    let json: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    json.get("version")?.as_i64().filter(|&version| version >= 0)
 }
 
 fn manifest_version(name: &str) -> Option<i64> {

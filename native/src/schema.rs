@@ -135,7 +135,7 @@ impl Schema {
     pub fn column(&self, names: &[String]) -> Result<Column> {
         let mut fields = &self.fields;
         let mut physical = Vec::new();
-        let shown = names.join(".");
+        let shown = crate::error::shown(&names.join("."));
         for (depth, name) in names.iter().enumerate() {
             let exact = fields.iter().find(|f| f.name == *name);
             let near: Vec<&Field> = fields.iter().filter(|f| f.name.to_lowercase() == name.to_lowercase()).collect();

@@ -114,6 +114,17 @@ impl Store {
         }
     }
 
+    /// Some files and the files of the log from this name on, in one round trip.
+    pub fn trip(&self, paths: &[String], from: &str) -> Result<(Vec<Result<Option<Bytes>>>, Vec<Meta>)> {
+        match &self.place {
+            Place::Local(_) => Ok((self.get_all(paths), self.list_log(from)?)),
+            Place::Remote(remote) => {
+                self.count(paths.len() + 1);
+                remote.trip(paths, LOG, from)
+            }
+        }
+    }
+
     /// The names in a directory beside the log; none if it does not exist.
     pub fn list_beside(&self, directory: &str) -> Result<Vec<Meta>> {
         self.count(1);

@@ -92,7 +92,7 @@ def test_a_stream_has_the_columns_that_were_asked_for(table: Path) -> None:
         ({"predicate": ""}, BAD_PREDICATE, "empty"),
         ({"predicate": "id >"}, BAD_PREDICATE, "end of the predicate"),
         ({"predicate": "id > 'x"}, BAD_PREDICATE, "closing '"),
-        ({"predicate": "nothing = 1"}, BAD_PREDICATE, "no column nothing"),
+        ({"predicate": "nothing = 1"}, BAD_PREDICATE, "no column 'nothing'"),
         ({"predicate": "lower(id) = 1"}, BAD_PREDICATE, "the function 'lower'"),
         ({"predicate": "id = 'many'"}, BAD_PREDICATE, "cannot be compared"),
         ({"predicate": {"and": []}}, BAD_PREDICATE, "at least one"),
