@@ -30,6 +30,8 @@ KAFKA := $(CACHE)/kafka
 KUSTO := $(CACHE)/kusto
 CLIENTS := $(CACHE)/clients
 LOWEST := $(CACHE)/lowest
+NATIVE := build/native
+CARGO = PATH="$$PATH:$$HOME/.cargo/bin" CARGO_TARGET_DIR=$(abspath $(NATIVE)) cargo
 EXTRAS := spark,avro,engines,pandas,search,server,docs,dev
 
 .PHONY: help
@@ -123,6 +125,17 @@ sync-cases: setup ## Sync a table by every strategy after CASES random histories
 	DELTA_SIDECAR_SYNC_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  tests/integration/spark/test_sync.py $(PYTEST_ARGS)
 
+.PHONY: native
+native: $(VENV)/.installed ## Build the native library into build/native, and run its tests; needs Rust 1.85 or newer
+	@PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo >/dev/null 2>&1 || { echo "native: cargo is missing; install Rust 1.85 or newer" >&2; exit 1; }
+	$(CARGO) build --release --manifest-path native/Cargo.toml
+	$(CARGO) test --release --manifest-path native/Cargo.toml
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/native $(PYTEST_ARGS)
+
+.PHONY: native-cases
+native-cases: $(VENV)/.installed ## Compare the native reader with ours on CASES random logs, indexes and predicates (10000)
+	DELTA_SIDECAR_EXAMPLES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/native/test_cases.py $(PYTEST_ARGS)
+
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
 	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)
@@ -180,6 +193,10 @@ bench-changes: setup ## Measure our change reader beside Spark's feed, on commit
 .PHONY: bench-sync
 bench-sync: setup ## Measure a sync of ROWS rows (1000000), 1 % changed, beside feed, window and MERGE by hand
 	$(BIN)/python -m benchmarks.sync --rows $(ROWS)
+
+.PHONY: bench-native
+bench-native: $(VENV)/.installed ## Measure the native library on an index of N files beside our reader; `make native` first
+	$(BIN)/python -m benchmarks.native --files $(N)
 
 .PHONY: clean
 clean: ## Remove .venv, .cache and the caches of tools

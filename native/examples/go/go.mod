@@ -1,0 +1,3 @@
+module example/list
+
+go 1.23

@@ -1,0 +1,182 @@
+"""Random logs, indexes and predicates: the same files as Python's reader lists, newest first; and damaged indexes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+
+from delta_sidecar import DeltaTable
+from delta_sidecar.errors import DeltaSidecarError, PredicateError
+from delta_sidecar.storage.cache import shared_cache
+from tests.native import library
+from tests.native.library import BAD_PREDICATE, CORRUPT, NO_INDEX, OK
+from tests.properties.indexed import Build, build_indexed, builds
+from tests.properties.predicates import Predicate, predicates
+from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Scenario, scenarios
+from tests.properties.settings import random_cases, shards
+
+pytestmark = library.needed()
+
+MEMORY = Path("/dev/shm")
+COLUMNS = ("path", "size", "modification_time", "partition_values", "deletion_vector", "num_records")
+LIMIT = 3
+tried: Counter[str] = Counter()
+
+wanted_predicates = st.lists(predicates({**PARTITION_VALUES, **LITERALS}), min_size=3, max_size=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def report() -> Iterator[None]:
+    """Say how much was tried: a suite that tries nothing must not look like one that finds nothing."""
+    yield
+    print("\nnative cases:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
+
+
+def row_of(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A file of either reader, in one form."""
+    vector = row["deletion_vector"]
+    kept = vector and tuple(sorted((k, v) for k, v in vector.items() if v is not None))
+    texts = tuple(sorted(dict(row["partition_values"]).items()))
+    return row["path"], row["size"], row["modification_time"], texts, kept, row["num_records"]
+
+
+def by_python(root: Path, predicate: str | None) -> list[tuple[Any, ...]] | None:
+    """What Python's reader lists; None if it cannot read the log."""
+    shared_cache.clear()
+    try:
+        with DeltaTable(root).scan_files(predicate, list(COLUMNS)) as scan:
+            return [row_of(row) for row in scan.read_all().to_pylist()]
+    except PredicateError:
+        raise
+    except DeltaSidecarError:
+        return None
+
+
+def listed(root: Path, **request: Any) -> tuple[int, list[tuple[Any, ...]]]:
+    """What the native reader answers, and the files it gave."""
+    code, found = library.answered(root, **request)
+    return code, [row_of(row) for row in found]
+
+
+def in_both(root: Path, predicate: str | None, typed_stats: bool) -> None:
+    """Compare the readers. Typed stats of a checkpoint are Python's alone, so the native list may be longer there."""
+    expected = by_python(root, predicate)
+    request = {} if predicate is None else {"predicate": predicate}
+    code, with_log = listed(root, **request, fallback="log")
+    if code == BAD_PREDICATE:
+        assert any(word in str(predicate) for word in ("INTERVAL", "date", "DATE", "now()")), library.last_error()
+        tried["predicates it refuses"] += 1
+        return
+    if code != OK:
+        assert expected is None, f"{library.last_error()} where Python lists {expected}"
+        tried["broken logs"] += 1
+        return
+    assert expected is not None, f"Python cannot read this log, and the native reader lists {with_log}"
+    tried["cases"] += 1
+    assert len(set(with_log)) == len(with_log)
+    missing = Counter(expected) - Counter(with_log)
+    assert not missing, f"{predicate} misses {missing}"
+    assert set(with_log) <= set(by_python(root, None) or ())
+    code, found = listed(root, **request)
+    if code != OK:
+        assert code in (NO_INDEX, CORRUPT), library.last_error()
+        assert typed_stats or Counter(with_log) == Counter(expected), predicate
+        return
+    tried["by an index"] += 1
+    assert found == with_log
+    assert Counter(found) == Counter(expected), f"{predicate}: {set(found) ^ set(expected)}"
+    _, some = listed(root, **request, limit=LIMIT)
+    assert len(some) == min(LIMIT, len(found))
+    assert set(some) <= set(found)
+
+
+@pytest.mark.parametrize("shard", shards(40))
+@random_cases(40)
+@given(scenario=scenarios, wanted=st.lists(builds, max_size=3), asked=wanted_predicates)
+def test_the_same_files_as_python(
+    shard: int, scenario: Scenario, wanted: list[Build], asked: Sequence[Predicate]
+) -> None:
+    root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+    try:
+        built, _ = build_indexed(scenario, root, wanted, lambda built: None)
+        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
+        for predicate in [None, *map(str, asked)]:
+            in_both(root, predicate, bool(built.builder.checkpoints))
+    finally:
+        shutil.rmtree(root)
+
+
+def index_files(built: BuiltLog) -> list[Path]:
+    """The files of indexes, without hints: manifests and parts."""
+    directories = (built.builder.log / name for name in ("_sidecars", "_sidecar_index"))
+    return sorted(p for d in directories if d.is_dir() for p in d.iterdir() if p.name.startswith("v"))
+
+
+@pytest.mark.parametrize("shard", shards(25))
+@random_cases(25)
+@given(
+    scenario=scenarios,
+    how=builds,
+    asked=wanted_predicates,
+    which=st.integers(0, 1000),
+    where=st.floats(0, 1),
+    bit=st.integers(0, 7),
+    what=st.sampled_from(["flip", "flip", "flip", "cut", "delete", "grow"]),
+)
+def test_a_damaged_index_never_gives_a_wrong_list(
+    shard: int,
+    scenario: Scenario,
+    how: Build,
+    asked: Sequence[Predicate],
+    which: int,
+    where: float,
+    bit: int,
+    what: str,
+) -> None:
+    root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+    try:
+        built, _ = build_indexed(scenario, root, [how], lambda built: None)
+        found = index_files(built)
+        if not found:
+            return
+        right = {text: by_python(root, text) for text in [None, *map(str, asked)]}
+        damage(found[which % len(found)], what, where, bit)
+        for predicate, expected in right.items():
+            request = {} if predicate is None else {"predicate": predicate}
+            for fallback in ("none", "log"):
+                code, rows = listed(root, **request, fallback=fallback)
+                assert len(set(rows)) == len(rows)
+                if code != OK:
+                    allowed = (NO_INDEX, CORRUPT, BAD_PREDICATE) if fallback == "none" else (BAD_PREDICATE,)
+                    rebuilds = expected is not None and built.can_rebuild(built.head)
+                    assert code in allowed or not rebuilds, library.last_error()
+                    continue
+                tried["with a damaged index"] += 1
+                assert expected is None or set(expected) <= set(rows)
+                assert right[None] is None or set(rows) <= set(right[None])
+    finally:
+        shutil.rmtree(root)
+
+
+def damage(file: Path, what: str, where: float, bit: int) -> None:
+    data = bytearray(file.read_bytes())
+    at = min(int(where * len(data)), len(data) - 1)
+    match what:
+        case "flip":
+            data[at] ^= 1 << bit
+        case "cut":
+            del data[at:]
+        case "grow":
+            data += b"\0"
+    if what == "delete":
+        file.unlink()
+    else:
+        file.write_bytes(data)

@@ -1,0 +1,243 @@
+"""The C interface: bad arguments, callbacks that stop or call back in, threads, and what many calls leave behind."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from delta_sidecar import DeltaTable, build_index
+from delta_sidecar.testing import LogBuilder, add
+from tests.native import library
+from tests.native.library import (
+    BAD_ARGUMENT,
+    BAD_PREDICATE,
+    NO_INDEX,
+    NO_TABLE,
+    NO_VERSION,
+    OK,
+    STOPPED,
+    Callback,
+    NativeError,
+    lazily,
+    native,
+)
+
+pytestmark = library.needed()
+
+FILES = 50
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of some files with an index, and one commit after it."""
+    root = tmp_path_factory.mktemp("native") / "table"
+    log = LogBuilder(root).metadata({"id": "long", "day": "date"}, ["day"])
+    log.commit(*(file(number) for number in range(FILES)))
+    build_index(root)
+    log.commit(file(FILES))
+    return root
+
+
+def file(number: int) -> Any:
+    least, day = number * 10, f"2026-02-{number % 28 + 1:02}"
+    bounds = {"minValues": {"id": least}, "maxValues": {"id": least + 9}, "nullCount": {"id": 0}}
+    return add(f"day={day}/f{number}.parquet", partition={"day": day}, stats={"numRecords": 10, **bounds})
+
+
+def test_a_listing_is_pythons(table: Path) -> None:
+    found = library.files(table)
+    rows = DeltaTable(table).scan_files(columns=["path", "size", "num_records"]).read_all().to_pylist()
+    assert sorted(f["path"] for f in found) == sorted(r["path"] for r in rows)
+    assert found[0]["path"] == f"day=2026-02-{FILES % 28 + 1:02}/f{FILES}.parquet", "the newest commit comes first"
+    assert {f["uri"] for f in found} == set(DeltaTable(table).file_uris())
+    assert [f["num_records"] for f in found] == [10] * (FILES + 1)
+
+
+def test_a_stream_has_the_columns_that_were_asked_for(table: Path) -> None:
+    reader = library.stream(table, columns=["size", "path"], predicate="id = 7")
+    assert reader.schema.names == ["size", "path"]
+    assert [row["path"] for row in reader.read_all().to_pylist()] == ["day=2026-02-01/f0.parquet"]
+    with library.stream(table) as early:
+        assert early.read_next_batch().num_rows
+    schema = DeltaTable(table).scan_files(columns=["path", "partition_values", "deletion_vector"]).schema
+    assert library.stream(table, columns=["path", "partition_values", "deletion_vector"]).schema == pa.schema(schema)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (b"{", BAD_ARGUMENT, "not JSON"),
+        (b"[]", BAD_ARGUMENT, "not a JSON object"),
+        (b"\xff\xfe", BAD_ARGUMENT, "not UTF-8"),
+        ({"colums": ["path"]}, BAD_ARGUMENT, "unknown option 'colums'"),
+        ({"columns": ["paths"]}, BAD_ARGUMENT, "no column 'paths'"),
+        ({"columns": []}, BAD_ARGUMENT, "at least one"),
+        ({"columns": "path"}, BAD_ARGUMENT, "list of names"),
+        ({"limit": -1}, BAD_ARGUMENT, "limit"),
+        ({"limit": 1.5}, BAD_ARGUMENT, "limit"),
+        ({"fallback": "spark"}, BAD_ARGUMENT, "fallback"),
+        ({"storage_options": []}, BAD_ARGUMENT, "storage_options"),
+        ({"version": 99}, NO_VERSION, "newest is 1"),
+        ({"version": -1}, NO_VERSION, "below 0"),
+        ({"predicate": ""}, BAD_PREDICATE, "empty"),
+        ({"predicate": "id >"}, BAD_PREDICATE, "end of the predicate"),
+        ({"predicate": "id > 'x"}, BAD_PREDICATE, "closing '"),
+        ({"predicate": "nothing = 1"}, BAD_PREDICATE, "no column 'nothing'"),
+        ({"predicate": "lower(id) = 1"}, BAD_PREDICATE, "the function 'lower'"),
+        ({"predicate": "id = 'many'"}, BAD_PREDICATE, "cannot be compared"),
+        ({"predicate": {"and": []}}, BAD_PREDICATE, "at least one"),
+        ({"predicate": {"column": "id", "op": "~", "value": 1}}, BAD_PREDICATE, "operator '~'"),
+        ({"predicate": "(" * 500 + "id = 1" + ")" * 500}, BAD_PREDICATE, "too deeply"),
+        ({"predicate": "x" * 10_000_000}, BAD_PREDICATE, "no column"),
+        ({"predicate": f"id IN ({', '.join(['1'] * 1_000_000)})"}, OK, ""),
+        ({"predicate": " AND ".join(["id = 1"] * 100_000)}, OK, ""),
+        ("[" * 100_000, BAD_ARGUMENT, "not JSON"),
+    ],
+)
+def test_bad_options_are_refused_by_name(table: Path, options: library.Options, code: int, words: str) -> None:
+    assert lazily(table, options, lambda file: True) == code
+    message = library.last_error()
+    assert words in message
+    assert "\n" not in message
+    assert len(message) < 600
+
+
+def test_bad_places_are_refused(tmp_path: Path) -> None:
+    assert lazily(None, None, lambda file: True) == BAD_ARGUMENT
+    assert lazily(b"\xff", None, lambda file: True) == BAD_ARGUMENT
+    assert lazily(b"", None, lambda file: True) == BAD_ARGUMENT
+    assert lazily(b"ftp://host/table", None, lambda file: True) == BAD_ARGUMENT
+    assert lazily(tmp_path / "nothing", None, lambda file: True) == NO_TABLE
+    assert str(tmp_path / "nothing") in library.last_error()
+
+
+def test_null_pointers_are_refused(table: Path) -> None:
+    place = str(table).encode()
+    assert native().delta_scan_lazy(place, None, ctypes.cast(None, Callback), None) == BAD_ARGUMENT
+    assert native().delta_scan_stream(place, None, None) == BAD_ARGUMENT
+    assert native().delta_scan_open(place, None, None) == BAD_ARGUMENT
+    assert native().delta_scan_next(None, None) == BAD_ARGUMENT
+    native().delta_scan_close(None)
+    native().delta_free_string(None)
+
+
+def test_no_index_is_said_at_once(tmp_path: Path) -> None:
+    LogBuilder(tmp_path / "t").commit(add("a.parquet"))
+    with pytest.raises(NativeError, match="no usable index") as raised:
+        library.files(tmp_path / "t")
+    assert raised.value.code == NO_INDEX
+    assert [f["path"] for f in library.files(tmp_path / "t", fallback="log")] == ["a.parquet"]
+
+
+def test_the_last_error_is_the_threads_own(table: Path) -> None:
+    assert lazily(table, "{", lambda file: True) == BAD_ARGUMENT
+    mine = library.last_error()
+    theirs: list[str] = []
+
+    def work() -> None:
+        lazily(table, None, lambda file: True)
+        theirs.append(library.last_error())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert theirs == [""]
+    assert library.last_error() == mine != ""
+    copy = native().delta_last_error_copy()
+    assert ctypes.string_at(copy).decode() == mine
+    native().delta_free_string(copy)
+
+
+def test_a_callback_may_stop_and_may_call_back_in(table: Path) -> None:
+    seen: list[str] = []
+
+    def stop(file: dict[str, Any]) -> bool:
+        seen.append(file["path"])
+        return len(seen) < 3
+
+    assert lazily(table, None, stop) == STOPPED
+    assert len(seen) == 3
+    inner: list[int] = []
+    assert lazily(table, {"limit": 2}, lambda file: inner.append(len(library.files(table))) is None) == OK
+    assert inner == [FILES + 1] * 2
+
+
+def test_a_scan_gives_its_files_one_by_one(table: Path) -> None:
+    with library.opened(table) as scan:
+        assert next(scan)["path"].startswith("day=")
+    with library.opened(table) as scan:
+        assert len(list(scan)) == FILES + 1
+
+
+def test_limits(table: Path) -> None:
+    for limit in (0, 1, 7, 100):
+        assert len(library.files(table, limit=limit)) == min(limit, FILES + 1)
+
+
+def test_many_threads(table: Path) -> None:
+    calls = int(os.environ.get("DELTA_SIDECAR_NATIVE_CALLS", "1000"))
+    wrong: list[object] = []
+
+    def work(number: int) -> None:
+        for call in range(calls):
+            wanted = (number * 7 + call) % FILES
+            found = library.files(table, predicate=f"id = {wanted * 10 + 3}", columns=["path"])
+            if [f["path"] for f in found] != [file(wanted).path]:
+                wrong.append(found)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_many_calls_leave_nothing_behind(table: Path) -> None:
+    calls = int(os.environ.get("DELTA_SIDECAR_NATIVE_CALLS", "1000"))
+    process = psutil.Process()
+
+    def many() -> None:
+        for call in range(calls):
+            library.files(table, predicate=f"id = {call % 500}")
+            with library.opened(table) as scan:
+                next(scan)
+            library.stream(table, limit=3).close()
+            lazily(table, "{", lambda file: True)
+
+    many()
+    memory, descriptors = process.memory_info().rss, process.num_fds()
+    many()
+    assert process.num_fds() == descriptors
+    assert process.memory_info().rss - memory < 4 << 20
+
+
+def test_the_header_says_what_the_library_has(table: Path) -> None:
+    header = (library.ROOT / "native/delta_sidecar.h").read_text()
+    declared = set(re.findall(r"\b(delta_[a-z_]+)\(", header))
+    assert all(hasattr(native(), name) for name in declared)
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library.library_path()], capture_output=True, text=True)
+    exported = {line.split()[-1] for line in symbols.stdout.splitlines() if " T " in line}
+    assert {name for name in exported if name.startswith("delta_")} == declared
+    codes = dict(re.findall(r"#define DELTA_([A-Z_]+) (\d+)", header))
+    assert codes.pop("ABI_VERSION") == str(native().delta_abi_version())
+    assert codes == {name: str(getattr(library, name)) for name in codes}
+
+
+def test_the_library_is_small_and_needs_libc_only() -> None:
+    path = library.library_path()
+    assert path.stat().st_size <= 10_000_000
+    needed = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"NEEDED.*\[(.+)\]", needed)
+    of_libc = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "ld-linux-x86-64.so.2"}
+    assert set(names) <= of_libc | {"ld-linux-aarch64.so.1"}, json.dumps(names)
