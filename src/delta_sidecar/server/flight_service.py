@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import InputError, NotOfferedError, ServerBusyError, TicketError
 from delta_sidecar.server.budget import Budget
 from delta_sidecar.server.calls import Call, Callers
@@ -127,8 +129,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 expires = signer.expiry()
                 ticket = signer.seal(SignedRequest(fixed, opened.table_id, call.caller.name, expires))
                 told = json.dumps({"version": opened.version, "table_id": opened.table_id}).encode()
-            until = pa.scalar(int(expires * 1_000_000_000), pa.timestamp("ns", "UTC"))
-            endpoint = flight.FlightEndpoint(ticket, [], until)
+            nanoseconds = arrays.primitives([int(expires * 1_000_000_000)], pa.timestamp("ns", "UTC"), np.int64)
+            endpoint = flight.FlightEndpoint(ticket, [], nanoseconds[0])
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1, app_metadata=told)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
