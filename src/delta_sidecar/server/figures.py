@@ -48,8 +48,8 @@ class Outcome:
         cost = reading.opened.cost
         self.store_requests, self.store_bytes = cost.requests, cost.bytes_read
         self.index_age = reading.opened.index_age
-        if reading.listing is not None:
-            done = reading.listing.metrics
+        if reading.metrics is not None:
+            done = reading.metrics()
             self.tier, self.fallback_reason = done.tier, done.fallback_reason
             self.files_emitted, self.files_pruned = done.files_emitted, done.files_pruned
             self.commits_scanned, self.remove_set_size = done.commits_scanned, done.mask_size

@@ -14,6 +14,7 @@ import pyarrow.flight as flight
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import InputError, NotOfferedError, ServerBusyError, TicketError
+from delta_sidecar.server.answers import Answers
 from delta_sidecar.server.budget import Budget
 from delta_sidecar.server.calls import Call, Callers
 from delta_sidecar.server.figures import Figures
@@ -49,6 +50,8 @@ class Core:
     streams: Budget
     openings: Budget
     """For calls that open a table and answer at once."""
+    answers: Answers
+    """Small lists that were asked for before."""
     figures: Figures
     limits: RequestLimits
     reader_options: Mapping[str, Any]
@@ -124,7 +127,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             request = self._request(descriptor)
             with self._opened(context, call, request) as opened:
                 fixed = pinned(opened, request)
-                schema = _schema(reading_of(opened, fixed))
+                schema = _schema(reading_of(opened, fixed, call.caller, self._core.answers))
                 signer = self._core.signer
                 expires = signer.expiry()
                 ticket = signer.seal(SignedRequest(fixed, opened.table_id, call.caller.name, expires))
@@ -138,7 +141,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with call.answering():
             request = self._request(descriptor)
             with self._opened(context, call, request) as opened:
-                return flight.SchemaResult(_schema(reading_of(opened, pinned(opened, request))))
+                fixed = pinned(opened, request)
+                return flight.SchemaResult(_schema(reading_of(opened, fixed, call.caller, self._core.answers)))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The batches of a ticket, as they are found."""
@@ -153,7 +157,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 opened = open_table(place, signed.request, core.reader_options)
                 if opened.table_id != signed.table_id:
                     raise TicketError(f"{signed.request.table} was dropped and made again; ask for another ticket")
-                reading = reading_of(opened, signed.request)
+                reading = reading_of(opened, signed.request, call.caller, core.answers)
             except BaseException:
                 admission.give_back()
                 raise
@@ -171,7 +175,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         if kind == "health":
             return self._core.health()
         answers: dict[str, Callable[[OpenTable, ReadRequest], dict[str, Any]]] = {
-            "explain": explained,
+            "explain": lambda opened, request: explained(opened, request, call.caller, self._core.answers),
             "describe": lambda opened, request: described(opened),
         }
         if kind not in answers:
