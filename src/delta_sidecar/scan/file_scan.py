@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from delta_sidecar.texts import counted, sized
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.expression import Expression
+    from delta_sidecar.scan.telemetry import ObservedScan
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +81,7 @@ class FileScan(NotPickled):
         self._metrics = ScanMetrics(strategy=self._plan.strategy)
         self._store = snapshot.store
         self._cost_before = _cost(snapshot)
+        self._observed = _observed(snapshot)
         self._batches = self._run()
         self._reading = OneReading("listing of files")
         self._planned_s = time.perf_counter() - began
@@ -209,8 +212,11 @@ class FileScan(NotPickled):
 
     def _run(self) -> Generator[pa.RecordBatch]:
         emitted = 0
+        error: BaseException | None = None
         # What passes between the plan and the first batch is the caller's time.
         self._started = time.perf_counter() - self._planned_s
+        if self._observed is not None:
+            self._observed.begin()
         try:
             if self._request.limit == 0:
                 return
@@ -226,11 +232,16 @@ class FileScan(NotPickled):
             if self._after is not None and self._walked < self._after.files:
                 self._track.compare(self._after)
             self._metrics.complete = True
+        except Exception as raised:
+            error = raised
+            raise
         finally:
             self._plan.snapshot.commits.cancel()
             self._metrics.elapsed_s = time.perf_counter() - self._started
             if self._live.progress.is_broken:
                 forget(self._store)
+            if self._observed is not None:
+                self._observed.end(self.metrics, error)
 
     def _not_passed(self, live: LiveRows) -> pa.RecordBatch:
         """The rows that come after the position at which the listing began."""
@@ -313,6 +324,15 @@ def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         yield batch
     else:
         yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
+
+
+def _observed(snapshot: Snapshot) -> ObservedScan | None:
+    """For OpenTelemetry, in a program that uses it: loading it is not ours to do."""
+    if "opentelemetry" not in sys.modules:
+        return None
+    from delta_sidecar.scan.telemetry import ObservedScan
+
+    return ObservedScan(snapshot)
 
 
 def _cost(snapshot: Snapshot) -> Cost:
