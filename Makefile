@@ -39,7 +39,7 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: setup-clients
-setup-clients: $(CLIENTS)/.built ## Fetch and build the Flight client in Go that tests use; needs Go 1.25 or newer
+setup-clients: $(CLIENTS)/.built $(CLIENTS)/java/.built ## Fetch and build the Flight clients in Go and Java that tests use; needs Go 1.25 or newer and a JDK
 
 .PHONY: demo
 demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars
@@ -217,4 +217,10 @@ $(CLIENTS)/.built: $(wildcard tests/server/clients/go/*)
 	@mkdir -p $(CLIENTS) && echo "building the client in Go" && cd tests/server/clients/go && \
 		PATH="$$PATH:/usr/local/go/bin" GOTOOLCHAIN=local GOFLAGS="-modcacherw -mod=readonly" GOPATH=$(abspath $(CLIENTS))/go \
 		GOCACHE=$(abspath $(CLIENTS))/build go build -o $(abspath $(CLIENTS))/flight-go .
+	@touch $@
+
+$(CLIENTS)/java/.built: $(VENV)/.installed scripts/fetch_jars.py $(wildcard tests/server/clients/java/*)
+	@command -v javac >/dev/null 2>&1 || { echo "setup-clients: javac is missing; install a JDK, 17 or newer" >&2; exit 1; }
+	@echo "building the client in Java" && $(BIN)/python scripts/fetch_jars.py $(@D) flight >/dev/null && \
+		javac -cp "$(@D)/*" -d $(@D) tests/server/clients/java/Client.java
 	@touch $@
