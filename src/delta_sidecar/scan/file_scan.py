@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
@@ -20,7 +19,7 @@ from delta_sidecar.listing.live_files import LiveFiles
 from delta_sidecar.listing.request import FileRequest, checked_limit
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pruning.listing_columns import output_schema, project
-from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
+from delta_sidecar.scan.one_reading import ReadOnce
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.scan.scan_plan import ScanPlan, as_lines, make_plan
 from delta_sidecar.scan.scan_position import ScanPosition, Track, check_position, on_base_of, position_of
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class FileScan(NotPickled):
+class FileScan(ReadOnce):
     """One listing of the live files of a table, as a stream of Arrow batches.
 
     Iterate it, or pass it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
@@ -75,7 +74,7 @@ class FileScan(NotPickled):
         """Files of the walk so far; some may not be returned yet."""
         self._request = request
         self._is_tracked = "path" in request.output
-        self._schema = output_schema(request.output)
+        super().__init__(output_schema(request.output), "listing of files")
         self._plan = make_plan(snapshot, request, predicate, strategy)
         self._live = self._plan.run()
         self._metrics = ScanMetrics(strategy=self._plan.strategy)
@@ -83,7 +82,6 @@ class FileScan(NotPickled):
         self._cost_before = _cost(snapshot)
         self._observed = _observed(snapshot)
         self._batches = self._run()
-        self._reading = OneReading("listing of files")
         self._planned_s = time.perf_counter() - began
         self._started = began
 
@@ -91,11 +89,6 @@ class FileScan(NotPickled):
     def plan(self) -> ScanPlan:
         """What the scan will read, in which order, and why."""
         return self._plan
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the listing."""
-        return self._schema
 
     @property
     def position(self) -> ScanPosition:
@@ -184,26 +177,6 @@ class FileScan(NotPickled):
         except BaseException:
             self._reading.fail()
             raise
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a `RecordBatchReader`."""
-        self._reading.hand_on()
-        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
-
-    def read_all(self) -> pa.Table:
-        """All files at once, in memory."""
-        return pa.Table.from_batches(list(self), self.schema)
-
-    def __enter__(self) -> FileScan:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop reading; no request begins after this returns."""
