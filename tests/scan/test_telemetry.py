@@ -123,3 +123,20 @@ def test_a_program_without_it_does_not_load_it(events: Path) -> None:
     assert "delta_sidecar.scan.telemetry" not in loaded
     assert not [name for name in loaded if name.startswith("opentelemetry")]
     assert "delta_sidecar.scan.telemetry" in loaded_after(f"import opentelemetry.trace; {read}")
+    for other in (
+        "sys.modules['opentelemetry'] = types.ModuleType('opentelemetry')",  # another part of it alone
+        "import opentelemetry.trace; sys.modules['opentelemetry.metrics'] = None",  # an API without metrics
+    ):
+        assert "delta_sidecar.scan.file_scan" in loaded_after(f"import sys, types; {other}; {read}")
+
+
+def test_an_api_without_gauges_counts_the_rest(
+    events: Path, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Old:
+        def __init__(self, meter: metrics.Meter) -> None:
+            self.create_counter, self.create_histogram = meter.create_counter, meter.create_histogram
+
+    monkeypatch.setattr(metrics, "get_meter", lambda name: Old(observed.meters.get_meter(name)))
+    assert DeltaTable(str(events)).scan_files().read_all().num_rows == 4
+    assert observed.figures()["files_emitted"] == 4

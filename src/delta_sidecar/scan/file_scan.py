@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_TELEMETRY = frozenset(("opentelemetry.metrics", "opentelemetry.trace"))
+
 
 class FileScan(ReadOnce):
     """One listing of the live files of a table, as a stream of Arrow batches.
@@ -300,11 +302,13 @@ def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
 
 
 def _observed(snapshot: Snapshot) -> ObservedScan | None:
-    """For OpenTelemetry, in a program that uses it: loading it is not ours to do."""
-    if "opentelemetry" not in sys.modules:
+    """For OpenTelemetry, in a program that uses it: loading it is not ours to do. An API without metrics is too old."""
+    if not _TELEMETRY.intersection(sys.modules):
         return None
-    from delta_sidecar.scan.telemetry import ObservedScan
-
+    try:
+        from delta_sidecar.scan.telemetry import ObservedScan
+    except ImportError:
+        return None
     return ObservedScan(snapshot)
 
 

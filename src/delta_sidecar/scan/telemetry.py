@@ -35,8 +35,10 @@ class _Instruments:
         self.listings = counter("listings", "Listings, by where the list came from")
         self.fallbacks = counter("fallback_triggered", "Listings that read a worse base than there should be")
         self.first = meter.create_histogram("delta.lazy.time_to_first_file_ms", "ms", "Until the first file was found")
-        self.mask = meter.create_gauge("delta.lazy.remove_set_size", "1", "File keys in commits after the base")
-        self.age = meter.create_gauge("delta.lazy.index_age_versions", "1", "Versions since the index")
+        # Older versions of the API have no gauges that are set.
+        gauge = getattr(meter, "create_gauge", lambda *_: None)
+        self.mask = gauge("delta.lazy.remove_set_size", "1", "File keys in commits after the base")
+        self.age = gauge("delta.lazy.index_age_versions", "1", "Versions since the index")
 
     def note(self, done: ScanMetrics, table: str, index_age: int | None) -> None:
         self.files_emitted.add(done.files_emitted)
@@ -45,12 +47,13 @@ class _Instruments:
         self.store_requests.add(done.requests)
         self.store_bytes.add(done.bytes_read)
         self.listings.add(1, {"tier": done.tier})
-        self.mask.set(done.mask_size)
+        if self.mask is not None:
+            self.mask.set(done.mask_size)
         if done.fallback_reason is not None:
             self.fallbacks.add(1, {"reason": general(done.fallback_reason)})
         if done.time_to_first_file_s is not None:
             self.first.record(done.time_to_first_file_s * 1000)
-        if index_age is not None:
+        if index_age is not None and self.age is not None:
             self.age.set(index_age, {"table": table})
 
 
