@@ -42,7 +42,7 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: setup-clients
-setup-clients: setup-chromium $(CLIENTS)/.built ## Fetch and build the Flight client in Go that tests use (needs Go 1.25 or newer), and install Chromium
+setup-clients: setup-chromium $(CLIENTS)/.built $(CLIENTS)/java/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), and install Chromium
 
 .PHONY: setup-chromium
 setup-chromium: ## Install Chromium, for the tests of the page, unless it is there
@@ -246,4 +246,10 @@ $(CLIENTS)/.built: $(wildcard tests/server/clients/go/*)
 	@mkdir -p $(CLIENTS) && echo "building the client in Go" && cd tests/server/clients/go && \
 		PATH="$$PATH:/usr/local/go/bin" GOTOOLCHAIN=local GOFLAGS="-modcacherw -mod=readonly" GOPATH=$(abspath $(CLIENTS))/go \
 		GOCACHE=$(abspath $(CLIENTS))/build go build -o $(abspath $(CLIENTS))/flight-go .
+	@touch $@
+
+$(CLIENTS)/java/.built: $(VENV)/.installed scripts/fetch_jars.py $(wildcard tests/server/clients/java/*)
+	@command -v javac >/dev/null 2>&1 || { echo "setup-clients: javac is missing; install a JDK, 17 or newer" >&2; exit 1; }
+	@echo "building the client in Java" && $(BIN)/python scripts/fetch_jars.py $(@D) flight >/dev/null && \
+		javac -cp "$(@D)/*" -d $(@D) tests/server/clients/java/Client.java
 	@touch $@

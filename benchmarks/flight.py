@@ -3,7 +3,8 @@
 The table has an index and a tail of ten commits. The server is a process of its own (`sidecar serve`), so is the local
 reader; both are warm, and what is asked is asked of each in turn. `first` is until the first batch: for Flight
 GetFlightInfo, DoGet and the batch, for the local reader opening the table, planning and the batch. Then a hundred
-clients in four processes ask for an hour at once, half of them going away after their first batch.
+clients in four processes ask at once, half of them going away after their first batch: for one hour, which nobody
+asked for before, and after that each for an hour of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow.flight as flight
@@ -38,6 +40,7 @@ FIRST_RATIO, FIRST_MORE_S = 2.0, 0.030
 RATE = 1 / 2
 PEAK_MB, FIRST_P95_S = 300, 2.0
 CLIENTS, PROCESSES = 100, 4
+_HOUR = "%Y%m%d%H"
 PROGRESS = Console(stderr=True, highlight=False)
 
 
@@ -61,32 +64,32 @@ def main(arguments: list[str] | None = None, results: Path = RESULTS) -> int:
     table = ensure_indexed(spec, args.workers)
     PROGRESS.print(f"table of {args.files:,}: {table}", markup=False)
     read_once(table)
-    hour = json.dumps({"table": "bench", "predicate": f"{BUCKET} = '{spec.log.last_hour}'"}).encode()
+    last, *others = [_hour(hour) for hour in hours_before(spec.log.last_hour, CLIENTS + 2)]
     with serving(table) as server:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, context) as reader, flight.connect(server.url) as client:
             pairs = [_in_turn(reader, client, table) for _ in range(args.repeat + 1)][1:]
             alone = server.peak_mb()
     with serving(table) as server, ProcessPoolExecutor(PROCESSES, context) as pool:
-        list(pool.map(_clients, [(server.url, hour, 1)] * PROCESSES))
+        _together(pool, server.url, [others[-1]] * PROCESSES)
         began = time.perf_counter()
-        firsts = sorted(
-            first
-            for found in pool.map(_clients, [(server.url, hour, CLIENTS // PROCESSES)] * PROCESSES)
-            for first in found
-        )
+        firsts = _together(pool, server.url, [last] * CLIENTS)
         seconds, peak = time.perf_counter() - began, server.peak_mb()
+        own = _together(pool, server.url, others[:CLIENTS])
+        own_peak = server.peak_mb()
     local, remote = _median([pair[0] for pair in pairs]), _median([pair[1] for pair in pairs])
-    p95 = firsts[int(len(firsts) * 0.95)]
+    p95 = _p95(firsts)
     judged = judgements(local, remote, p95, peak)
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(_table(args.files, local, remote), goals_table(judged))
-    console.print(f"{CLIENTS} clients: {seconds:.1f} s, first batch p50 {statistics.median(firsts) * 1000:,.0f} ms, "
-                  f"p95 {p95 * 1000:,.0f} ms, peak {peak:,.0f} MB; one client at a time: {alone:,.0f} MB")  # fmt: skip
+    console.print(f"{CLIENTS} clients: {seconds:.1f} s, first batch p50 {_ms(statistics.median(firsts))}, "
+                  f"p95 {_ms(p95)}, peak {peak:,.0f} MB; each an hour of its own: p50 {_ms(statistics.median(own))}, "
+                  f"p95 {_ms(_p95(own))}, peak {own_peak:,.0f} MB; one client at a time: {alone:,.0f} MB")  # fmt: skip
     results.mkdir(exist_ok=True)
     document = {
         "environment": environment(), "spec": asdict(spec), "local": asdict(local), "flight": asdict(remote),
         "clients": {"count": CLIENTS, "seconds": seconds, "first": firsts, "peak_mb": peak}, "alone_peak_mb": alone,
+        "own_hours": {"first": own, "peak_mb": own_peak},
         "goals": [asdict(judgement) for judgement in judged],
     }  # fmt: skip
     (results / "flight.json").write_text(json.dumps(document, indent=1) + "\n")
@@ -144,16 +147,37 @@ def read_there(client: flight.FlightClient) -> Listing:
     return Listing(first, time.perf_counter() - began, files)
 
 
-def _clients(order: tuple[str, bytes, int]) -> list[float]:
-    """Seconds to the first batch of so many clients of this process at once; every second one then goes away."""
-    url, request, count = order
+def hours_before(last: str, count: int) -> list[str]:
+    """An hour and those before it, latest first."""
+    newest = datetime.strptime(last, _HOUR)
+    return [(newest - timedelta(hours=back)).strftime(_HOUR) for back in range(count)]
+
+
+def _hour(hour: str) -> bytes:
+    return json.dumps({"table": "bench", "predicate": f"{BUCKET} = '{hour}'"}).encode()
+
+
+def _together(pool: ProcessPoolExecutor, url: str, requests: list[bytes]) -> list[float]:
+    """Seconds to the first batch of as many clients as there are requests, all at once; the least first."""
+    orders = [(url, requests[place::PROCESSES]) for place in range(PROCESSES)]
+    return sorted(first for found in pool.map(_clients, orders) for first in found)
+
+
+def _p95(ordered: list[float]) -> float:
+    return ordered[int(len(ordered) * 0.95)]
+
+
+def _clients(order: tuple[str, list[bytes]]) -> list[float]:
+    """Seconds to the first batch of some clients of this process at once; every second one then goes away."""
+    url, requests = order
+    count = len(requests)
     ready, firsts = threading.Barrier(count), list[float]()
 
     def ask(number: int) -> None:
         client = flight.connect(url)
         ready.wait()
         began = time.perf_counter()
-        info = client.get_flight_info(flight.FlightDescriptor.for_command(request))
+        info = client.get_flight_info(flight.FlightDescriptor.for_command(requests[number]))
         batches = client.do_get(info.endpoints[0].ticket)
         batches.read_chunk()
         firsts.append(time.perf_counter() - began)

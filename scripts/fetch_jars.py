@@ -1,7 +1,7 @@
 """Resolve jars once, into a directory of the project: for Spark (Delta, the Kafka connector), or for tests (a broker,
-Hadoop's driver for S3).
+Hadoop's driver for S3, a client of Arrow Flight).
 
-    python fetch_jars.py DIRECTORY spark|broker|s3
+    python fetch_jars.py DIRECTORY spark|broker|s3|flight
 
 A session that names packages resolves them at every start, and fails where the user's own Maven
 repository holds a descriptor without its jar. So resolution happens here, with a private Ivy cache
@@ -22,6 +22,8 @@ from pathlib import Path
 SCALA = "2.13"
 BROKER = f"org.apache.kafka:kafka_{SCALA}:4.3.1"
 """A broker without ZooKeeper; any version that the connector's client can talk to will do."""
+FLIGHT = ["org.apache.arrow:flight-core:18.3.0", "org.apache.arrow:arrow-memory-netty:18.3.0"]
+"""A client of Arrow Flight, with the memory that it works in."""
 TOKENS = f"spark-token-provider-kafka-0-10_{SCALA}"
 OLDER_TOKENS = "4.0.0"
 """The version of the connector's small helper for who finds none of Spark's own: not every mirror has it."""
@@ -39,12 +41,12 @@ def connector_coordinate() -> str:
 
 
 def coordinates(kind: str) -> list[str]:
-    """What is resolved for Spark, for the broker, or for tables in S3."""
+    """What is resolved for Spark, for the broker, for tables in S3, or for a client of Arrow Flight."""
     if kind == "s3":
         from delta_sidecar.pipeline.session import s3_packages
 
         return s3_packages()
-    return {"spark": [delta_coordinate(), connector_coordinate()], "broker": [BROKER]}[kind]
+    return {"spark": [delta_coordinate(), connector_coordinate()], "broker": [BROKER], "flight": FLIGHT}[kind]
 
 
 def spark_home() -> Path:
@@ -131,12 +133,20 @@ def s3_jars(scratch: Path) -> list[Path]:
     return not_in_spark(resolve(coordinates("s3"), scratch / "s3", [AWS_BUNDLE]))
 
 
+def flight_jars(scratch: Path) -> list[Path]:
+    """Arrow Flight and all it needs."""
+    return resolve(coordinates("flight"), scratch / "flight")
+
+
+_JARS = {"spark": spark_jars, "broker": broker_jars, "s3": s3_jars, "flight": flight_jars}
+
+
 def fetch(target: Path, kind: str) -> list[Path]:
     """Fill `target` with the jars, replacing what was there; nothing is left half done."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="jars-", dir=target.parent) as name:
         try:
-            jars = {"spark": spark_jars, "broker": broker_jars, "s3": s3_jars}[kind](Path(name))
+            jars = _JARS[kind](Path(name))
         except Unresolved as why:
             sys.exit(f"setup: {why}")
         shutil.rmtree(target, ignore_errors=True)

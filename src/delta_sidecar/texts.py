@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def counted(count: int, noun: str) -> str:
     """A number of things, in words: `1 file`, `2 files`."""
@@ -21,3 +23,8 @@ def sized(count: int) -> str:
             break
         value /= 1000
     return f"{value:.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+
+
+def general(reason: str) -> str:
+    """A reason without names and numbers, so that figures count it as one."""
+    return re.sub(r"\S*[/\\]\S*|'[^']*'|[0-9]+", "…", reason)[:100]

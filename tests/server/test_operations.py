@@ -13,7 +13,7 @@ import pytest
 
 from delta_sidecar import AccessDeniedError, InputError, OptionError, ServerError, StorageError, build_index, connect
 from delta_sidecar.server.budget import Budget
-from delta_sidecar.server.figures import Outcome, Prometheus, _general
+from delta_sidecar.server.figures import Outcome, Prometheus
 from delta_sidecar.server.http_endpoint import HttpEndpoint, Page
 from delta_sidecar.server.root_options import root_options
 from delta_sidecar.server.roots import Root
@@ -22,6 +22,7 @@ from delta_sidecar.server.tokens import TokenFile, new_token
 from delta_sidecar.storage.opening import open_location
 from delta_sidecar.storage.uri import parse_location
 from delta_sidecar.testing import CountingStore
+from delta_sidecar.texts import general
 from tests.cli.running import assert_refused, invoke, sidecar
 from tests.events_table import write_events
 from tests.server.serving import logged, server_process, serving
@@ -88,7 +89,7 @@ def test_a_fallback_is_counted_by_its_reason() -> None:
     text = made.text().decode()
     assert 'delta_lazy_fallback_triggered_total{reason="the index of version … at … is damaged"} 300.0' in text
     assert text.count("delta_lazy_index_age_versions{") == 201
-    assert _general("x 'secret' 12") == "x … …"
+    assert general("x 'secret' 12") == "x … …"
 
 
 def test_health_and_readiness(lake: Path) -> None:

@@ -13,13 +13,12 @@ from collections import deque
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
 from delta_sidecar.data.read_metrics import ReadMetrics
-from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
+from delta_sidecar.scan.one_reading import ReadOnceIterator
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
@@ -47,7 +46,7 @@ class FileReader(Protocol[F_contra]):
         ...
 
 
-class RowStream(NotPickled):
+class RowStream(ReadOnceIterator):
     """The rows of a table as an iterator of Arrow batches. Closing it, or reaching its limit, stops all reading.
 
     Raises:
@@ -64,29 +63,15 @@ class RowStream(NotPickled):
     """
 
     def __init__(self, work: RowWork[Any], schema: pa.Schema, limit: int | None) -> None:
-        self.schema = schema
+        super().__init__(schema, "stream of rows")
         self._work = work
         self._left = limit
-        self._reading = OneReading("stream of rows")
         self._finalizer = weakref.finalize(self, work.close)
 
     @property
     def metrics(self) -> ReadMetrics:
         """Counters of what was read so far."""
         return self._work.reader.metrics
-
-    def read_all(self) -> pa.Table:
-        """All rows at once, in memory."""
-        return pa.Table.from_batches(list(self), self.schema)
-
-    def __iter__(self) -> RowStream:
-        self._reading.begin()
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        if not self._reading.is_at_end:
-            self._reading.begin()
-        return self._next()
 
     def _next(self) -> pa.RecordBatch:
         self._reading.check()
@@ -120,22 +105,6 @@ class RowStream(NotPickled):
         """Stop reading; no request begins after this returns."""
         self._reading.close()
         self._finalizer()
-
-    def __enter__(self) -> RowStream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a `RecordBatchReader`, which then owns it."""
-        self._reading.hand_on()
-        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
 
 
 @dataclass(slots=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from msgspec import Struct
@@ -19,7 +19,7 @@ from delta_sidecar.listing.live_files import LiveFiles
 from delta_sidecar.listing.request import FileRequest, checked_limit
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pruning.listing_columns import output_schema, project
-from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
+from delta_sidecar.scan.one_reading import ReadOnce
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.scan.scan_plan import ScanPlan, as_lines, make_plan
 from delta_sidecar.scan.scan_position import ScanPosition, Track, check_position, on_base_of, position_of
@@ -29,11 +29,14 @@ from delta_sidecar.texts import counted, sized
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.expression import Expression
+    from delta_sidecar.scan.telemetry import ObservedScan
 
 _log = logging.getLogger(__name__)
 
+_TELEMETRY = frozenset(("opentelemetry.metrics", "opentelemetry.trace"))
 
-class FileScan(NotPickled):
+
+class FileScan(ReadOnce):
     """One listing of the live files of a table, as a stream of Arrow batches.
 
     Iterate it, or pass it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
@@ -73,14 +76,14 @@ class FileScan(NotPickled):
         """Files of the walk so far; some may not be returned yet."""
         self._request = request
         self._is_tracked = "path" in request.output
-        self._schema = output_schema(request.output)
+        super().__init__(output_schema(request.output), "listing of files")
         self._plan = make_plan(snapshot, request, predicate, strategy)
         self._live = self._plan.run()
         self._metrics = ScanMetrics(strategy=self._plan.strategy)
         self._store = snapshot.store
         self._cost_before = _cost(snapshot)
+        self._observed = _observed(snapshot)
         self._batches = self._run()
-        self._reading = OneReading("listing of files")
         self._planned_s = time.perf_counter() - began
         self._started = began
 
@@ -88,11 +91,6 @@ class FileScan(NotPickled):
     def plan(self) -> ScanPlan:
         """What the scan will read, in which order, and why."""
         return self._plan
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns of the listing."""
-        return self._schema
 
     @property
     def position(self) -> ScanPosition:
@@ -187,26 +185,6 @@ class FileScan(NotPickled):
             self._reading.fail()
             raise
 
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a `RecordBatchReader`."""
-        self._reading.hand_on()
-        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
-
-    def read_all(self) -> pa.Table:
-        """All files at once, in memory."""
-        return pa.Table.from_batches(list(self), self.schema)
-
-    def __enter__(self) -> FileScan:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Stop reading; no request begins after this returns."""
         self._reading.close()
@@ -214,8 +192,11 @@ class FileScan(NotPickled):
 
     def _run(self) -> Generator[pa.RecordBatch]:
         emitted = 0
+        error: BaseException | None = None
         # What passes between the plan and the first batch is the caller's time.
         self._started = time.perf_counter() - self._planned_s
+        if self._observed is not None:
+            self._observed.begin()
         try:
             if self._request.limit == 0:
                 return
@@ -231,11 +212,16 @@ class FileScan(NotPickled):
             if self._after is not None and self._walked < self._after.files:
                 self._track.compare(self._after)
             self._metrics.complete = True
+        except Exception as raised:
+            error = raised
+            raise
         finally:
             self._plan.snapshot.commits.cancel()
             self._metrics.elapsed_s = time.perf_counter() - self._started
             if self._live.progress.is_broken:
                 forget(self._store)
+            if self._observed is not None:
+                self._observed.end(self.metrics, error)
 
     def _not_passed(self, live: LiveRows) -> pa.RecordBatch:
         """The rows that come after the position at which the listing began."""
@@ -318,6 +304,17 @@ def _slices(batch: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
         yield batch
     else:
         yield from (batch.slice(at, most) for at in range(0, batch.num_rows, most))
+
+
+def _observed(snapshot: Snapshot) -> ObservedScan | None:
+    """For OpenTelemetry, in a program that uses it: loading it is not ours to do. An API without metrics is too old."""
+    if not _TELEMETRY.intersection(sys.modules):
+        return None
+    try:
+        from delta_sidecar.scan.telemetry import ObservedScan
+    except ImportError:
+        return None
+    return ObservedScan(snapshot)
 
 
 def _cost(snapshot: Snapshot) -> Cost:

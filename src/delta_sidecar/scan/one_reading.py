@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
@@ -71,3 +73,62 @@ def rest_of(next_batch: Callable[[], pa.RecordBatch]) -> Iterator[pa.RecordBatch
         except StopIteration:
             return
         yield batch
+
+
+class ReadOnce(NotPickled, ABC):
+    """A stream of batches that can be read once, as an Arrow stream and as a context manager. What it reads, and how
+    it is iterated, is the matter of the stream."""
+
+    def __init__(self, schema: pa.Schema, called: str) -> None:
+        """`called` is what errors call it."""
+        self._schema = schema
+        self._reading = OneReading(called)
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    @abstractmethod
+    def _next(self) -> pa.RecordBatch:
+        """The next batch, or `StopIteration`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop reading."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the batches."""
+        return self._schema
+
+    def read_all(self) -> pa.Table:
+        """All batches at once, in memory."""
+        return pa.Table.from_batches(list(self), self.schema)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The stream as a `RecordBatchReader`, which takes it over."""
+        self._reading.hand_on()
+        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ReadOnceIterator(ReadOnce):
+    """A stream that is its own iterator."""
+
+    def __iter__(self) -> Self:
+        self._reading.begin()
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if not self._reading.is_at_end:
+            self._reading.begin()
+        return self._next()

@@ -10,7 +10,7 @@ from typing import Final
 
 from delta_sidecar.errors import ServerBusyError
 
-_LOOK_EVERY: Final = 0.1
+_LOOK_EVERY: Final = 0.25
 """Seconds between two looks whether a waiting client is still there."""
 
 
@@ -42,8 +42,10 @@ class Budget:
         self._most_bytes = held_bytes
         self._most_waiting = waiting
         self._streams = self._bytes = 0
-        self._queue: deque[object] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._queue: deque[threading.Condition] = deque()
+        """Who waits. Each is woken alone: a hundred that wake at every change would take the time of those served."""
+        self._freed = threading.Condition(self._lock)
 
     @property
     def streams(self) -> int:
@@ -60,8 +62,8 @@ class Budget:
     def admit(self, size: int, patience: float, is_gone: Callable[[], bool] = lambda: False) -> Admission:
         """A place for `size` bytes, in the order of asking. `ServerBusyError` after `patience` seconds, or at once if
         too many wait; `GoneError` if the client went away meanwhile."""
-        until, me = time.monotonic() + patience, object()
-        with self._changed:
+        until, me = time.monotonic() + patience, threading.Condition(self._lock)
+        with self._lock:
             if len(self._queue) >= self._most_waiting:
                 raise ServerBusyError(f"the server is busy: {len(self._queue)} requests wait; try again later")
             self._queue.append(me)
@@ -75,24 +77,29 @@ class Budget:
                         )
                     if is_gone():
                         raise GoneError
-                    self._changed.wait(min(left, _LOOK_EVERY))
+                    me.wait(min(left, _LOOK_EVERY))
                 self._streams += 1
                 self._bytes += size
             finally:
                 self._queue.remove(me)
-                self._changed.notify_all()
+                self._wake_first()
         return Admission(self, size)
+
+    def _wake_first(self) -> None:
+        if self._queue:
+            self._queue[0].notify()
 
     def _fits(self, size: int) -> bool:
         return self._streams < self._most_streams and (not self._streams or self._bytes + size <= self._most_bytes)
 
     def _release(self, size: int) -> None:
-        with self._changed:
+        with self._lock:
             self._streams -= 1
             self._bytes -= size
-            self._changed.notify_all()
+            self._wake_first()
+            self._freed.notify_all()
 
     def wait_until_free(self, seconds: float) -> bool:
         """Whether nobody holds a place any more, within some seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self._streams, seconds)
+        with self._lock:
+            return self._freed.wait_for(lambda: not self._streams, seconds)

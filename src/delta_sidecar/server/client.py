@@ -15,7 +15,7 @@ import pyarrow.flight as flight
 
 from delta_sidecar.errors import InputError, needs_extra
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
-from delta_sidecar.scan.one_reading import NotPickled, OneReading, rest_of
+from delta_sidecar.scan.one_reading import ReadOnceIterator
 from delta_sidecar.server.requests import encoded
 from delta_sidecar.server.wire_errors import from_flight
 from delta_sidecar.table import ProtocolVersions, TableMetadata
@@ -155,7 +155,7 @@ class Connection(_Connected):
             raise from_flight(error, self._url) from None
 
 
-class RemoteStream(NotPickled):
+class RemoteStream(ReadOnceIterator):
     """Batches of a server as they come: files, rows, stats or changes. Closing it stops the reading there.
 
     Raises:
@@ -173,19 +173,9 @@ class RemoteStream(NotPickled):
     """
 
     def __init__(self, connection: Connection, reader: flight.FlightStreamReader, schema: pa.Schema) -> None:
-        self.schema = schema
+        super().__init__(schema, "stream of a server")
         self._connection = connection
         self._reader = reader
-        self._reading = OneReading("stream of a server")
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        self._reading.begin()
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        if not self._reading.is_at_end:
-            self._reading.begin()
-        return self._next()
 
     def _next(self) -> pa.RecordBatch:
         self._reading.check()
@@ -201,31 +191,11 @@ class RemoteStream(NotPickled):
             self._reading.fail()
             raise
 
-    def read_all(self) -> pa.Table:
-        """All batches at once, in memory."""
-        return pa.Table.from_batches(list(self), self.schema)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The stream as a `RecordBatchReader`, which takes it over."""
-        self._reading.hand_on()
-        return pa.RecordBatchReader.from_batches(self.schema, rest_of(self._next))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
     def close(self) -> None:
         """Stop reading; the server stops, too."""
         if not self._reading.is_at_end:
             self._reader.cancel()
         self._reading.close()
-
-    def __enter__(self) -> RemoteStream:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class RemoteTable(_Connected):

@@ -5,12 +5,12 @@ Names follow the notes of the design (`delta.lazy.files_emitted`) with underscor
 
 from __future__ import annotations
 
-import re
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delta_sidecar.errors import needs_extra
+from delta_sidecar.texts import general
 
 if TYPE_CHECKING:
     from delta_sidecar.server.budget import Budget
@@ -48,8 +48,8 @@ class Outcome:
         cost = reading.opened.cost
         self.store_requests, self.store_bytes = cost.requests, cost.bytes_read
         self.index_age = reading.opened.index_age
-        if reading.listing is not None:
-            done = reading.listing.metrics
+        if reading.metrics is not None:
+            done = reading.metrics()
             self.tier, self.fallback_reason = done.tier, done.fallback_reason
             self.files_emitted, self.files_pruned = done.files_emitted, done.files_pruned
             self.commits_scanned, self.remove_set_size = done.commits_scanned, done.mask_size
@@ -137,7 +137,7 @@ class Prometheus:
             self._listings.labels(outcome.tier).inc()
             self._masks.set(outcome.remove_set_size)
         if outcome.fallback_reason is not None:
-            self._fallbacks.labels(self._reasons.of(_general(outcome.fallback_reason))).inc()
+            self._fallbacks.labels(self._reasons.of(general(outcome.fallback_reason))).inc()
         if outcome.time_to_first_file_s is not None:
             self._first.observe(outcome.time_to_first_file_s * 1000)
         if outcome.index_age is not None:
@@ -157,8 +157,3 @@ class _Labels:
                 return "other"
             self._known.add(value)
             return value
-
-
-def _general(reason: str) -> str:
-    """A reason without names and numbers, so that the same reason is one series."""
-    return re.sub(r"\S*[/\\]\S*|'[^']*'|[0-9]+", "…", reason)[:100]

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import InputError, NotOfferedError, ServerBusyError, TicketError
+from delta_sidecar.server.answers import Answers
 from delta_sidecar.server.budget import Budget
 from delta_sidecar.server.calls import Call, Callers
 from delta_sidecar.server.figures import Figures
@@ -47,6 +50,8 @@ class Core:
     streams: Budget
     openings: Budget
     """For calls that open a table and answer at once."""
+    answers: Answers
+    """Small lists that were asked for before."""
     figures: Figures
     limits: RequestLimits
     reader_options: Mapping[str, Any]
@@ -122,13 +127,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             request = self._request(descriptor)
             with self._opened(context, call, request) as opened:
                 fixed = pinned(opened, request)
-                schema = _schema(reading_of(opened, fixed))
+                schema = _schema(reading_of(opened, fixed, call.caller, self._core.answers))
                 signer = self._core.signer
                 expires = signer.expiry()
                 ticket = signer.seal(SignedRequest(fixed, opened.table_id, call.caller.name, expires))
                 told = json.dumps({"version": opened.version, "table_id": opened.table_id}).encode()
-            until = pa.scalar(int(expires * 1_000_000_000), pa.timestamp("ns", "UTC"))
-            endpoint = flight.FlightEndpoint(ticket, [], until)
+            nanoseconds = arrays.primitives([int(expires * 1_000_000_000)], pa.timestamp("ns", "UTC"), np.int64)
+            endpoint = flight.FlightEndpoint(ticket, [], nanoseconds[0])
             return flight.FlightInfo(schema, descriptor, [endpoint], -1, -1, app_metadata=told)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
@@ -136,7 +141,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         with call.answering():
             request = self._request(descriptor)
             with self._opened(context, call, request) as opened:
-                return flight.SchemaResult(_schema(reading_of(opened, pinned(opened, request))))
+                fixed = pinned(opened, request)
+                return flight.SchemaResult(_schema(reading_of(opened, fixed, call.caller, self._core.answers)))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         """The batches of a ticket, as they are found."""
@@ -151,7 +157,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 opened = open_table(place, signed.request, core.reader_options)
                 if opened.table_id != signed.table_id:
                     raise TicketError(f"{signed.request.table} was dropped and made again; ask for another ticket")
-                reading = reading_of(opened, signed.request)
+                reading = reading_of(opened, signed.request, call.caller, core.answers)
             except BaseException:
                 admission.give_back()
                 raise
@@ -169,7 +175,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         if kind == "health":
             return self._core.health()
         answers: dict[str, Callable[[OpenTable, ReadRequest], dict[str, Any]]] = {
-            "explain": explained,
+            "explain": lambda opened, request: explained(opened, request, call.caller, self._core.answers),
             "describe": lambda opened, request: described(opened),
         }
         if kind not in answers:

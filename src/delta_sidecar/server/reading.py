@@ -14,9 +14,12 @@ from delta_sidecar.errors import CorruptLogError, DeltaSidecarError, InputError,
 from delta_sidecar.index.read.opening import remembered_version
 from delta_sidecar.log import travel
 from delta_sidecar.log.segment import OtherBase
-from delta_sidecar.scan.file_scan import FileScan
+from delta_sidecar.scan.scan_metrics import ScanMetrics
+from delta_sidecar.scan.scan_plan import ScanPlan
+from delta_sidecar.server.answers import Answers, answer_key
 from delta_sidecar.server.requests import ReadRequest
 from delta_sidecar.server.roots import Place, no_table
+from delta_sidecar.server.tokens import Caller
 from delta_sidecar.storage.metered import Cost, MeteredStore
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.table_access import TableAccess
@@ -112,39 +115,43 @@ class Reading:
     """Begins the reading."""
     close: Callable[[], None]
     """Stops it; no request to the store begins after that."""
-    listing: FileScan | None
-    """The listing of files; None for changes."""
+    plan: ScanPlan | None = None
+    """How files are listed; None for changes."""
+    metrics: Callable[[], ScanMetrics] | None = None
+    """What the listing of files did so far; None for changes."""
 
 
-def reading_of(opened: OpenTable, request: ReadRequest) -> Reading:
+def reading_of(opened: OpenTable, request: ReadRequest, caller: Caller, answers: Answers) -> Reading:
     """What a request reads; nothing is read here, but columns, predicate and range are checked."""
     match request.what:
         case "files":
-            scan = _listing(opened, request, request.columns)
-            return Reading(opened, request, scan.schema, scan.__iter__, scan.close, scan)
+            return _files(opened, request, caller, answers)
         case "stats":
-            return _stats(opened, request)
+            return _stats(opened, request, caller, answers)
         case "rows":
             return _rows(opened, request)
         case "changes":
             return _changes(opened, request)
 
 
-def _listing(opened: OpenTable, request: ReadRequest, columns: Any) -> FileScan:
+def _files(opened: OpenTable, request: ReadRequest, caller: Caller, answers: Answers) -> Reading:
     access = opened.access
-    return access.listing(access.bind(request.bindable), columns, request.limit, request.strategy)
+    bound = access.bind(request.bindable)
+    scan = access.listing(bound, request.columns, request.limit, request.strategy)
+    known = answers.listing(answer_key(opened.table, caller, request, bound), scan)
+    return Reading(opened, request, scan.schema, known.batches, scan.close, scan.plan, known.metrics)
 
 
-def _stats(opened: OpenTable, request: ReadRequest) -> Reading:
+def _stats(opened: OpenTable, request: ReadRequest, caller: Caller, answers: Answers) -> Reading:
     from delta_sidecar.scan.file_stats import stats_columns, stats_schema, typed_stats
 
-    wanted = stats_columns(opened.table.schema(), request.columns)
-    scan = _listing(opened, request, ["path", "stats"])
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        return (typed_stats(batch, wanted) for batch in scan)
-
-    return Reading(opened, request, stats_schema(wanted), batches, scan.close, scan)
+    access, wanted = opened.access, stats_columns(opened.table.schema(), request.columns)
+    bound = access.bind(request.bindable)
+    scan = access.listing(bound, ["path", "stats"], request.limit, request.strategy)
+    known = answers.listing(
+        answer_key(opened.table, caller, request, bound), scan, lambda batch: typed_stats(batch, wanted)
+    )
+    return Reading(opened, request, stats_schema(wanted), known.batches, scan.close, scan.plan, known.metrics)
 
 
 def _rows(opened: OpenTable, request: ReadRequest) -> Reading:
@@ -154,7 +161,7 @@ def _rows(opened: OpenTable, request: ReadRequest) -> Reading:
     bound = access.bind(request.bindable)
     scan = access.listing(bound, access.file_columns(request.columns, bound), strategy=request.strategy)
     rows = access.rows(iter(scan), request.columns, bound, request.limit)
-    return Reading(opened, request, rows.schema, rows.__iter__, rows.close, scan)
+    return Reading(opened, request, rows.schema, rows.__iter__, rows.close, scan.plan, lambda: scan.metrics)
 
 
 def _changes(opened: OpenTable, request: ReadRequest) -> Reading:
@@ -162,17 +169,17 @@ def _changes(opened: OpenTable, request: ReadRequest) -> Reading:
     if not isinstance(start, int) or isinstance(end, str):
         raise InputError("changes need a start: a version, or a time")
     rows = opened.access.changes(start, end, request.columns, request.bindable)
-    return Reading(opened, request, rows.schema, rows.__iter__, rows.close, None)
+    return Reading(opened, request, rows.schema, rows.__iter__, rows.close)
 
 
-def explained(opened: OpenTable, request: ReadRequest) -> dict[str, Any]:
+def explained(opened: OpenTable, request: ReadRequest, caller: Caller, answers: Answers) -> dict[str, Any]:
     """What a listing would read, and why; nothing is listed."""
     if request.what == "changes":
         raise NotOfferedError("explain tells what a listing of files reads; changes have none")
-    reading = reading_of(opened, request)
+    reading = reading_of(opened, request, caller, answers)
     try:
-        assert reading.listing is not None
-        plan = reading.listing.plan
+        plan = reading.plan
+        assert plan is not None
         return {"headline": plan.headline, "text": str(plan), "plan": plan.as_dict()}
     finally:
         reading.close()

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from delta_sidecar.errors import InputError
+from delta_sidecar.server.answers import Answers
 from delta_sidecar.server.budget import Budget
 from delta_sidecar.server.calls import Callers
 from delta_sidecar.server.figures import Figures, NoFigures, Prometheus
@@ -36,6 +37,8 @@ _BATCH_FILES = 8_192
 _LEAST_KEY = 16
 _OPENINGS = 16
 """Tables opened at once by calls that answer at once."""
+_ANSWERS = 8
+"""Small lists are kept for the next one to ask: an eighth of what all streams may hold, beside that."""
 _GRACE = 1.0
 """Seconds for streams that were told to end, and for Flight to notice."""
 
@@ -139,6 +142,7 @@ class RunningServer:
             signer=TicketSigner(options.ticket_key or secrets.token_bytes(32), options.ticket_seconds),
             streams=budget,
             openings=Budget(_OPENINGS, 1),
+            answers=Answers(options.held_bytes // _ANSWERS),
             figures=figures,
             limits=options.request_limits,
             reader_options=_reader_options(options),
