@@ -134,7 +134,8 @@ native: $(VENV)/.installed ## Build the native library into build/native, and ru
 
 .PHONY: native-cases
 native-cases: $(VENV)/.installed ## Compare the native reader with ours on CASES random logs, indexes and predicates (10000)
-	DELTA_SIDECAR_EXAMPLES=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) tests/native/test_cases.py $(PYTEST_ARGS)
+	DELTA_SIDECAR_EXAMPLES=$(CASES) DELTA_SIDECAR_NATIVE_CALLS=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) \
+	  tests/native/test_cases.py tests/native/test_interface.py $(PYTEST_ARGS)
 
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once

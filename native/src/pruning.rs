@@ -1,6 +1,6 @@
 //! What is known of the columns of a predicate in a part, a row group, a row of an index or an action of the log.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
@@ -374,23 +374,27 @@ impl RowFacts<'_> {
 
 // Actions of the log.
 
-/// An `add` and its parsed stats.
+/// An `add`, and its stats once something asks for them: most files are left out by their partition.
 pub struct AddFacts<'a> {
     predicate: &'a Predicate,
     values: &'a Option<BTreeMap<String, Option<String>>>,
-    stats: Option<Json>,
+    text: Option<&'a str>,
+    stats: OnceCell<Option<Json>>,
 }
 
 impl<'a> AddFacts<'a> {
     pub fn may_match(predicate: &'a Predicate, add: &'a Add) -> bool {
-        let stats = add.stats.as_ref().and_then(|text| serde_json::from_str::<Json>(text).ok()).filter(Json::is_object);
-        let facts = AddFacts { predicate, values: &add.partition_values, stats };
+        let facts = AddFacts { predicate, values: &add.partition_values, text: add.stats.as_deref(), stats: OnceCell::new() };
         let with_buckets = predicate.follows.is_some() && !predicate.buckets.iter().any(|bound| facts.contradicts(bound));
         predicate.may(&facts, with_buckets)
     }
 
+    fn stats(&self) -> Option<&Json> {
+        self.stats.get_or_init(|| serde_json::from_str::<Json>(self.text?).ok().filter(Json::is_object)).as_ref()
+    }
+
     fn in_stats(&self, top: &str, path: &[String]) -> Option<&Json> {
-        path.iter().try_fold(self.stats.as_ref()?.get(top)?, |json, name| json.get(name))
+        path.iter().try_fold(self.stats()?.get(top)?, |json, name| json.get(name))
     }
 
     fn text(&self, column: &Column) -> Option<&'a str> {
@@ -424,13 +428,13 @@ impl<'a> AddFacts<'a> {
 impl Source for AddFacts<'_> {
     fn facts(&self, at: usize) -> Facts<'_> {
         let column = &self.predicate.columns[at];
-        let rows = count_from_json(self.stats.as_ref().and_then(|stats| stats.get("numRecords")));
-        let Some(kind) = column.kind else {
-            return if column.is_partition { Facts::default() } else { Facts { rows, ..Facts::default() } };
-        };
         if column.is_partition {
-            return partition_facts(partition_value(self.text(column), kind));
+            return column.kind.map_or_else(Facts::default, |kind| partition_facts(partition_value(self.text(column), kind)));
         }
+        let rows = count_from_json(self.stats().and_then(|stats| stats.get("numRecords")));
+        let Some(kind) = column.kind else {
+            return Facts { rows, ..Facts::default() };
+        };
         let bound = |top, side| self.in_stats(top, &column.physical).and_then(|json| bound_from_json(json, kind, side));
         let nulls = count_from_json(self.in_stats("nullCount", &column.physical));
         data_facts(column, bound("minValues", Side::Min), bound("maxValues", Side::Max), nulls, rows)

@@ -185,7 +185,7 @@ def test_limits(table: Path) -> None:
 
 
 def test_many_threads(table: Path) -> None:
-    calls = int(os.environ.get("DELTA_SIDECAR_NATIVE_CALLS", "1000"))
+    calls = int(os.environ.get("DELTA_SIDECAR_NATIVE_CALLS", "200"))
     wrong: list[object] = []
 
     def work(number: int) -> None:
@@ -204,7 +204,7 @@ def test_many_threads(table: Path) -> None:
 
 
 def test_many_calls_leave_nothing_behind(table: Path) -> None:
-    calls = int(os.environ.get("DELTA_SIDECAR_NATIVE_CALLS", "1000"))
+    calls = int(os.environ.get("DELTA_SIDECAR_NATIVE_CALLS", "200"))
     process = psutil.Process()
 
     def many() -> None:
