@@ -19,7 +19,8 @@ MOST_RAW_BYTES: Final = 65_530
 """The longest term that the engine keeps."""
 _PREFIX: Final = "sidecar."
 _RAW: Final = "raw"
-_CJK: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]|[\p{L}\p{M}\p{N}]+"
+_ALONE: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}"
+_CJK: Final = rf"[{_ALONE}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{_ALONE}]]+"
 """A word for each character of scripts that are written without blanks. Marks stay with their letters."""
 _LANGUAGES: Final = {
     "ar": "arabic",
