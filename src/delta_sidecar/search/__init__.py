@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
+    from delta_sidecar.search.split_cache import SplitCache
+    from delta_sidecar.search.split_fields import SplitField, SplitFields
+    from delta_sidecar.search.split_writer import SplitWriter
     from delta_sidecar.search.table import SearchTable
     from delta_sidecar.search.their_splits import their_rows
     from delta_sidecar.search.transactions import (
@@ -31,6 +34,10 @@ _MODULES = {
     "SearchOptions": "options",
     "SearchTable": "table",
     "Split": "actions",
+    "SplitCache": "split_cache",
+    "SplitField": "split_fields",
+    "SplitFields": "split_fields",
+    "SplitWriter": "split_writer",
     "append": "transactions",
     "checkpoint": "transactions",
     "clean_log": "retention",
@@ -59,6 +66,10 @@ __all__ = [
     "SearchOptions",
     "SearchTable",
     "Split",
+    "SplitCache",
+    "SplitField",
+    "SplitFields",
+    "SplitWriter",
     "append",
     "checkpoint",
     "clean_log",
