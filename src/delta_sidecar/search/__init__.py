@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
+    from delta_sidecar.search.searching import SearchHits, SearchMetrics
     from delta_sidecar.search.split_cache import SplitCache
     from delta_sidecar.search.split_fields import SplitField, SplitFields
     from delta_sidecar.search.split_writer import SplitWriter
@@ -31,6 +32,8 @@ _MODULES = {
     "MergeSkip": "actions",
     "RemovedSplit": "actions",
     "SearchCommit": "transactions",
+    "SearchHits": "searching",
+    "SearchMetrics": "searching",
     "SearchOptions": "options",
     "SearchTable": "table",
     "Split": "actions",
@@ -63,6 +66,8 @@ __all__ = [
     "MergeSkip",
     "RemovedSplit",
     "SearchCommit",
+    "SearchHits",
+    "SearchMetrics",
     "SearchOptions",
     "SearchTable",
     "Split",
