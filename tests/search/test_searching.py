@@ -27,7 +27,6 @@ from delta_sidecar.search import (  # noqa: E402
     Split,
     SplitCache,
     SplitFields,
-    SplitWriter,
     append,
     create_table,
     overwrite,
@@ -37,37 +36,17 @@ from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.testing import CountingStore  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import BEGIN, SCHEMA, log_lines  # noqa: E402
-
-COUNT, PER_SPLIT = 500, 100
-ROWS = log_lines(COUNT)
-COLUMNS = pa.schema([*SCHEMA, pa.field("region", pa.string())])
-CHOICE: dict[str, Any] = {
-    "text": ["body"],
-    "key": ["id"],
-    "time": "ts",
-    "filters": ["host", "ratio", "ok", "day"],
-    "stored": ["body"],
-    "partition_columns": ["region"],
-}
-
-
-def region_of(number: int) -> str:
-    return "eu" if number // PER_SPLIT % 2 else "us"
-
-
-def make_table(root: Path, **changes: Any) -> SplitFields:
-    """Five splits of a hundred lines, each later than the one before, in two regions."""
-    fields = SplitFields.choose(COLUMNS, **{**CHOICE, **changes})
-    create_table(root, table_schema(COLUMNS).to_json(), ["region"], configuration={FIELDS: fields.to_json()})
-    for first in range(0, COUNT, PER_SPLIT):
-        append(root, [write(root, fields, ROWS.slice(first, PER_SPLIT), region_of(first))])
-    return fields
-
-
-def write(root: Path, fields: SplitFields, rows: pa.Table, region: str) -> Split:
-    with SplitWriter(fields, heap=15_000_000) as writer:
-        writer.add(rows)
-        return writer.finish(open_store(root), {"region": region})
+from tests.search.searchable import (  # noqa: E402
+    CHOICE,
+    COLUMNS,
+    COUNT,
+    ROWS,
+    ids,
+    lines,
+    make_table,
+    region_of,
+    write,
+)
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +64,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> SplitCache:
 @pytest.fixture
 def table(root: Path) -> SearchTable:
     return SearchTable(root)
-
-
-def lines(word: str) -> list[dict[str, Any]]:
-    """The lines with a word, newest first."""
-    found = [row for row in ROWS.to_pylist() if row["body"] is not None and word in row["body"].split()]
-    return sorted(found, key=lambda row: -row["id"])
-
-
-def ids(hits: Any) -> list[int]:
-    return list(hits.to_table()["id"].to_pylist())
 
 
 def test_newest_first_gives_the_latest_rows(table: SearchTable, cache: SplitCache) -> None:
