@@ -8,11 +8,14 @@ from delta_sidecar.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
+    from delta_sidecar.search.building import SplitsReport, build_splits
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
     from delta_sidecar.search.searching import SearchHits, SearchMetrics
+    from delta_sidecar.search.spark_splits import stream_splits
     from delta_sidecar.search.split_cache import SplitCache
     from delta_sidecar.search.split_fields import SplitField, SplitFields
+    from delta_sidecar.search.split_merging import MergeReport, merge_splits
     from delta_sidecar.search.split_writer import SplitWriter
     from delta_sidecar.search.table import SearchTable
     from delta_sidecar.search.their_splits import their_rows
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "CleanupReport": "retention",
+    "MergeReport": "split_merging",
     "MergeSkip": "actions",
     "RemovedSplit": "actions",
     "SearchCommit": "transactions",
@@ -41,14 +45,18 @@ _MODULES = {
     "SplitField": "split_fields",
     "SplitFields": "split_fields",
     "SplitWriter": "split_writer",
+    "SplitsReport": "building",
     "append": "transactions",
+    "build_splits": "building",
     "checkpoint": "transactions",
     "clean_log": "retention",
     "create_table": "transactions",
+    "merge_splits": "split_merging",
     "overwrite": "transactions",
     "purge": "retention",
     "replace": "transactions",
     "skip": "transactions",
+    "stream_splits": "spark_splits",
     "their_rows": "their_splits",
     "upgrade_protocol": "transactions",
 }
@@ -63,6 +71,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "CleanupReport",
+    "MergeReport",
     "MergeSkip",
     "RemovedSplit",
     "SearchCommit",
@@ -75,14 +84,18 @@ __all__ = [
     "SplitField",
     "SplitFields",
     "SplitWriter",
+    "SplitsReport",
     "append",
+    "build_splits",
     "checkpoint",
     "clean_log",
     "create_table",
+    "merge_splits",
     "overwrite",
     "purge",
     "replace",
     "skip",
+    "stream_splits",
     "their_rows",
     "upgrade_protocol",
 ]
