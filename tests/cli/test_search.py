@@ -20,7 +20,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_hits_as_json(root: Path) -> None:
-    done = invoke("search", root, "disk AND host:web-3", "--limit", 3, "--json")
+    done = invoke("search", root, "disk AND host:web-3", "--limit", 3, "--json", "--verbose")
     wanted = [row["id"] for row in lines("disk") if row["host"] == "web-3"][:3]
     assert [hit["id"] for hit in done.objects] == wanted
     assert "3 hits in 1 split of 5, version 5" in done.err
@@ -28,8 +28,8 @@ def test_hits_as_json(root: Path) -> None:
 
 
 def test_pages_go_on(root: Path) -> None:
-    first = invoke("search", root, "timeout", "--limit", 5, "--json")
-    page = first.err.partition("--after ")[2].strip()
+    first = invoke("search", root, "timeout", "--limit", 5, "--json", "--verbose")
+    page = first.err.partition("--after ")[2].split()[0]
     second = invoke("search", root, "timeout", "--limit", 5, "--json", "--after", page)
     found = [hit["id"] for hit in (*first.objects, *second.objects)]
     assert found == [row["id"] for row in lines("timeout")[:10]]

@@ -212,7 +212,7 @@ def search(
         elif top_terms is not None:
             searching.print_top_terms(opened, top_terms, query, where, limit, sink)
         else:
-            wanted = searching.Wanted(query, where, limit, columns, best, highlight, after)
+            wanted = searching.Wanted(query, where, limit, columns, best, highlight, after, verbose)
             searching.print_hits(opened, wanted, sink)
 
 

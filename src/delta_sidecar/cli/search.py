@@ -34,6 +34,7 @@ class Wanted:
     best: bool
     highlight: bool
     after: str | None
+    verbose: bool
 
 
 def print_hits(table: SearchTable, wanted: Wanted, sink: Sink) -> None:
@@ -54,17 +55,19 @@ def print_hits(table: SearchTable, wanted: Wanted, sink: Sink) -> None:
         sys.stdout.writelines(f"{line}\n" for line in _shown(found))
     else:
         write_rows(found.schema, iter(found.to_batches()), sink)
-    _say_rest(hits, found.num_rows)
+    for note in hits.notes:
+        click.echo(f"note: {note}", err=True)
+    if wanted.verbose or sys.stderr.isatty():
+        _say_rest(hits, found.num_rows)
 
 
 def _say_rest(hits: SearchHits, count: int) -> None:
+    """For people, and for scripts that ask."""
     metrics = hits.metrics
     click.echo(
         f"{counted(count, 'hit')} in {counted(metrics.opened, 'split')} of {metrics.splits}, version {hits.version}",
         err=True,
     )
-    for note in hits.notes:
-        click.echo(f"note: {note}", err=True)
     if hits.next_page is not None:
         click.echo(f"more: --after {hits.next_page}", err=True)
 
