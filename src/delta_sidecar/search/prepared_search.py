@@ -32,15 +32,14 @@ if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
 
 
-def fields_of(table: SearchTable) -> SplitFields:
-    """What the splits of a table index.
+def written_fields(table: SearchTable) -> str:
+    """What the splits of a table index, as its log has it.
 
     Args:
         table: The table.
 
     Raises:
         UnsupportedFeatureError: Another program made the splits.
-        CorruptLogError: The log does not say it in a form that can be read.
     """
     written = table.metadata.properties.get(FIELDS)
     if written is None:
@@ -50,7 +49,7 @@ def fields_of(table: SearchTable) -> SplitFields:
             f"text search in {table.uri} is not supported: its log does not say what its splits index, so another "
             "program made them; build the splits anew to search them"
         )
-    return SplitFields.parse(written, table.uri)
+    return written
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,13 @@ class PreparedSearch:
     ) -> None:
         self.table = table
         self.query = parse_query(query) if isinstance(query, str) else query
-        self.fields = QueryFields(fields_of(table), table.schema(), tuple(table.partition_columns))
+        written = written_fields(table)
+        fields = SplitFields.parse(written, table.uri)
+        self.fields = QueryFields(fields, table.schema(), tuple(table.partition_columns))
         self.predicate = bind_predicate(where, self.fields.columns, self.fields.partitions)
         self._cache = cache
         self._plans: dict[str | None, tuple[Plan, Plan | None]] = {}
-        plan, condition = self._plan(self.fields)
+        plan, condition = self._plans[written] = self._plan(self.fields)
         schema = self.fields.fields.engine_schema()
         check_plan(plan, schema)
         if condition is not None:

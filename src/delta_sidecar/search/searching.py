@@ -118,6 +118,15 @@ class _Page(msgspec.Struct, frozen=True):
     given: dict[int, int]
 
 
+class _Explanation(msgspec.Struct):
+    """Why a row has its score; only the score counts here."""
+
+    value: float
+
+
+_explanation: Final = msgspec.json.Decoder(_Explanation)
+
+
 def search(
     table: SearchTable,
     query: str | Query,
@@ -337,7 +346,8 @@ class _Run:
             all_hits = searched.ask(limit=searcher.num_docs, count=False).hits
             scores = {(address.segment_ord, address.doc): score for score, address in all_hits}
             return [scores[hit.address.segment_ord, hit.address.doc] for hit in hits]
-        return [float(msgspec.json.decode(explain(searcher, hit.address).to_json())["value"]) for hit in hits]
+        told = (explain(searcher, hit.address).to_json() for hit in hits)
+        return [_explanation.decode(text).value for text in told]
 
     def _shown(self, found: Mapping[str, pa.Array]) -> pa.Array:
         assert self._marks is not None
