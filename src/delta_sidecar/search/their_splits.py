@@ -108,7 +108,9 @@ class OpenSplit:
         """Columns of the documents for which the predicate is true."""
         documents = self._documents(predicate)
         filled = [
-            _partition(split, column, len(documents)) if column.name in partitions else self._column(documents, column)
+            partition_array(split, column, len(documents))
+            if column.name in partitions
+            else self._column(documents, column)
             for column in columns
         ]
         batch = pa.RecordBatch.from_arrays(filled, names=[column.name for column in columns])
@@ -218,7 +220,8 @@ def _days(value: Any) -> int | None:
     return (date(value.year, value.month, value.day) - _EPOCH.date()).days
 
 
-def _partition(split: Split, column: StructField, count: int) -> pa.Array:
+def partition_array(split: Split, column: StructField, count: int) -> pa.Array:
+    """The value of a partition column, for each of so many rows of a split."""
     text = split.partitionValues.get(column.name)
     maps = [{column.name: None if text == NULL_PARTITION else text}] * count
     batch = arrays.record_batch({"partition_values": maps}, FILE_SCHEMA)
