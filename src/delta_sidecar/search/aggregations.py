@@ -18,7 +18,7 @@ from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit
 from delta_sidecar.search.query import Everything
 from delta_sidecar.search.query_engine import ask
 from delta_sidecar.search.split_fields import BOOLEAN, DATE, INTEGER, KEYWORD, TEXT, SplitField
-from delta_sidecar.search.their_splits import partition_of
+from delta_sidecar.search.their_splits import partition_array
 from delta_sidecar.values.types import StructField, arrow_type
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ def _of_partitions(prepared: PreparedSearch, column: StructField) -> Counter[Any
     counts: Counter[Any] = Counter()
 
     def of_split(searched: SearchedSplit) -> tuple[Any, int]:
-        value = partition_of(searched.split, column, 1)[0].as_py()
+        value = partition_array(searched.split, column, 1)[0].as_py()
         return value, int(searched.ask(limit=1, count=True).count)
 
     for value, number in _each(prepared, of_split):

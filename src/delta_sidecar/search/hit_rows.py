@@ -15,7 +15,7 @@ from delta_sidecar.errors import CorruptDataError, QueryError, UnknownColumnErro
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.split_cache import OpenedSplit
 from delta_sidecar.search.split_fields import BOOLEAN, DATE, FLOAT, STORED, SplitField, SplitFields
-from delta_sidecar.search.their_splits import partition_of
+from delta_sidecar.search.their_splits import partition_array
 from delta_sidecar.values.types import (
     ArrayType,
     DataType,
@@ -83,7 +83,7 @@ class HitRows:
         found: dict[str, pa.Array] = {}
         for column in columns:
             if column.name in self._partitions:
-                found[column.name] = partition_of(self._split, column, len(addresses))
+                found[column.name] = partition_array(self._split, column, len(addresses))
                 continue
             field = self._opened.fields.find(column.name)
             if field is None or not field.is_readable:

@@ -24,7 +24,7 @@ from delta_sidecar.search.split_cache import OpenedSplit, SplitCache, shared_spl
 from delta_sidecar.search.split_fields import DATE, FIELDS, SplitField, SplitFields
 from delta_sidecar.search.split_pruning import TIME_COLUMN, pruned
 from delta_sidecar.search.table import SearchTable
-from delta_sidecar.search.their_splits import partition_of
+from delta_sidecar.search.their_splits import partition_array
 from delta_sidecar.search.where_binding import rows_where
 from delta_sidecar.values import temporal
 
@@ -169,7 +169,7 @@ class PreparedSearch:
 def _holds(expression: Expression, split: Split) -> bool:
     """Whether a condition on partition values is true in a split."""
     columns = {column.path[0]: column.fields[0] for column in columns_of(expression)}
-    values: Sequence[pa.Array] = [partition_of(split, field, 1) for field in columns.values()]
+    values: Sequence[pa.Array] = [partition_array(split, field, 1) for field in columns.values()]
     if any(len(value) != 1 for value in values):
         raise CorruptDataError(f"{split.path} has no readable partition values")
     batch = pa.RecordBatch.from_arrays(list(values), names=list(columns))

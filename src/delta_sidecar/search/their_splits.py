@@ -108,7 +108,7 @@ class OpenSplit:
         """Columns of the documents for which the predicate is true."""
         documents = self._documents(predicate)
         filled = [
-            partition_of(split, column, len(documents))
+            partition_array(split, column, len(documents))
             if column.name in partitions
             else self._column(documents, column)
             for column in columns
@@ -220,8 +220,8 @@ def _days(value: Any) -> int | None:
     return (date(value.year, value.month, value.day) - _EPOCH.date()).days
 
 
-def partition_of(split: Split, column: StructField, count: int) -> pa.Array:
-    """The value of a partition column, for each of `count` rows of a split."""
+def partition_array(split: Split, column: StructField, count: int) -> pa.Array:
+    """The value of a partition column, for each of so many rows of a split."""
     text = split.partitionValues.get(column.name)
     maps = [{column.name: None if text == NULL_PARTITION else text}] * count
     batch = arrays.record_batch({"partition_values": maps}, FILE_SCHEMA)

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
-from delta_sidecar import DeltaSidecarError, InputError, UnsupportedTypeError  # noqa: E402
-from delta_sidecar.pipeline import await_end  # noqa: E402
-from delta_sidecar.search import SearchTable, SplitsReport, build_splits, merge_splits, stream_splits  # noqa: E402
-from tests.search.lines import log_lines  # noqa: E402
-from tests.search.test_building import CHOICES, ids, matching, scanned  # noqa: E402
+from delta_sidecar import DeltaSidecarError, InputError, UnsupportedTypeError
+from delta_sidecar.pipeline import await_end
+from delta_sidecar.search import SearchTable, SplitsReport, build_splits, merge_splits, stream_splits
+from tests.search.lines import log_lines
+from tests.search.test_building import CHOICES, ids, matching, scanned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
