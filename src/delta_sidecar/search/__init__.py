@@ -9,6 +9,7 @@ from delta_sidecar.lazy_names import lazy_names
 if TYPE_CHECKING:
     from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
     from delta_sidecar.search.building import SplitsReport, build_splits
+    from delta_sidecar.search.companion import Companion, FollowReport, Lag, follow, rows_of_hits
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
     from delta_sidecar.search.searching import SearchHits, SearchMetrics
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 _MODULES = {
     "Checkup": "upkeep",
     "CleanupReport": "retention",
+    "Companion": "companion",
+    "FollowReport": "companion",
+    "Lag": "companion",
     "MergeReport": "split_merging",
     "MergeSkip": "actions",
     "PrewarmReport": "upkeep",
@@ -65,12 +69,14 @@ _MODULES = {
     "create_table": "transactions",
     "doctor": "upkeep",
     "drop_partitions": "upkeep",
+    "follow": "companion",
     "merge_splits": "split_merging",
     "overwrite": "transactions",
     "prewarm": "upkeep",
     "purge": "retention",
     "repair": "upkeep",
     "replace": "transactions",
+    "rows_of_hits": "companion",
     "skip": "transactions",
     "stream_splits": "spark_splits",
     "their_rows": "their_splits",
@@ -88,6 +94,9 @@ def __dir__() -> list[str]:
 __all__ = [
     "Checkup",
     "CleanupReport",
+    "Companion",
+    "FollowReport",
+    "Lag",
     "MergeReport",
     "MergeSkip",
     "PrewarmReport",
@@ -111,12 +120,14 @@ __all__ = [
     "create_table",
     "doctor",
     "drop_partitions",
+    "follow",
     "merge_splits",
     "overwrite",
     "prewarm",
     "purge",
     "repair",
     "replace",
+    "rows_of_hits",
     "skip",
     "stream_splits",
     "their_rows",

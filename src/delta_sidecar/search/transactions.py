@@ -286,6 +286,7 @@ def replace(
     *,
     data_change: bool = False,
     info: Mapping[str, Any] | None = None,
+    check: Callable[[SearchState], None] | None = None,
     options: Mapping[str, Any] | SearchOptions | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SearchCommit:
@@ -297,6 +298,7 @@ def replace(
         added: The splits in their place; none, to drop the others.
         data_change: Whether the rows of the table change, as when a partition is dropped.
         info: More for `commitInfo`.
+        check: Called at every attempt with the state of the table; it may raise `ConflictError`.
         options: Settings by the names of note 004.
         storage_options: Credentials and settings of the object store.
 
@@ -321,6 +323,8 @@ def replace(
     def plan(snapshot: Snapshot) -> Sequence[tuple[str, Wire]] | None:
         state = state_of(snapshot)
         gone = [_live(state, path) for path in paths]
+        if check is not None:
+            check(state)
         return [*_removes(gone, present_ms(), data_change), *_adds(snapshot, new)] or None
 
     return _Writer(table, storage_options, options).commit("drop" if data_change and not new else "merge", plan, info)
