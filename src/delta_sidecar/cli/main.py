@@ -150,8 +150,8 @@ _COUNTS = "Counts"
 
 
 @app.command(
-    short_help="Find rows by words, in a search table.",
-    help="Find rows by words, newest first. See the guide for the query language.",
+    short_help="Find rows by words.",
+    help="Find rows by words, newest first, in a search table or in a Delta table with a companion.",
     epilog="Example: sidecar search ./logs 'error AND \"disk full\" host:web-7' --highlight",
 )
 @arguments.table
@@ -201,10 +201,10 @@ def search(
     with _working(verbose, secrets):
         from delta_sidecar.cli import search as searching
         from delta_sidecar.cli.sinks import sink_of
-        from delta_sidecar.search import SearchTable
+        from delta_sidecar.search import open_search
 
         sink = sink_of(json, output, file_format)
-        opened = SearchTable(table, version, secrets)
+        opened = open_search(table, version, secrets)
         if count:
             searching.print_count(opened, query, where, json)
         elif histogram is not None:

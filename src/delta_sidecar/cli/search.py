@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 import pyarrow as pa
@@ -16,8 +16,11 @@ from delta_sidecar.cli.sinks import Sink
 from delta_sidecar.texts import counted
 
 if TYPE_CHECKING:
+    from delta_sidecar.search.companion_search import CompanionSearch
     from delta_sidecar.search.searching import SearchHits
     from delta_sidecar.search.table import SearchTable
+
+    Searchable: TypeAlias = SearchTable | CompanionSearch
 
 _BEFORE, _BEHIND = "\x02", "\x03"
 """Marks that a text hardly has; they never reach the terminal."""
@@ -37,7 +40,7 @@ class Wanted:
     verbose: bool
 
 
-def print_hits(table: SearchTable, wanted: Wanted, sink: Sink) -> None:
+def print_hits(table: Searchable, wanted: Wanted, sink: Sink) -> None:
     """Print or write a page of hits, and say how to get the next one."""
     is_shown = wanted.highlight and sink.format is None
     marks: bool | tuple[str, str] = (_BEFORE, _BEHIND) if is_shown else wanted.highlight
@@ -55,10 +58,14 @@ def print_hits(table: SearchTable, wanted: Wanted, sink: Sink) -> None:
         sys.stdout.writelines(f"{line}\n" for line in _shown(found))
     else:
         write_rows(found.schema, iter(found.to_batches()), sink)
-    for note in hits.notes:
-        click.echo(f"note: {note}", err=True)
+    _say_notes(hits.notes)
     if wanted.verbose or sys.stderr.isatty():
         _say_rest(hits, found.num_rows)
+
+
+def _say_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
 
 
 def _say_rest(hits: SearchHits, count: int) -> None:
@@ -109,23 +116,26 @@ def _marked(text: str) -> str:
     return "".join(parts)
 
 
-def print_count(table: SearchTable, query: str, where: str | None, as_json: bool) -> None:
+def print_count(table: Searchable, query: str, where: str | None, as_json: bool) -> None:
     """Print how many rows a query finds."""
     number = table.count(query, where)
+    _say_notes(table.notes)
     if as_json:
         write_json({"count": number})
     else:
         click.echo(number)
 
 
-def print_histogram(table: SearchTable, interval: str, query: str, where: str | None, sink: Sink) -> None:
+def print_histogram(table: Searchable, interval: str, query: str, where: str | None, sink: Sink) -> None:
     """Print how many rows fall into each span of time."""
     _print(table.histogram(interval, query, where), sink)
+    _say_notes(table.notes)
 
 
-def print_top_terms(table: SearchTable, column: str, query: str, where: str | None, limit: int, sink: Sink) -> None:
+def print_top_terms(table: Searchable, column: str, query: str, where: str | None, limit: int, sink: Sink) -> None:
     """Print the most frequent values of a column."""
     _print(table.top_terms(column, query, where, limit=limit), sink)
+    _say_notes(table.notes)
 
 
 def _print(found: pa.Table, sink: Sink) -> None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
     from delta_sidecar.search.building import SplitsReport, build_splits
     from delta_sidecar.search.companion import Companion, FollowReport, Lag, follow, rows_of_hits
+    from delta_sidecar.search.companion_search import CompanionSearch, open_search
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
     from delta_sidecar.search.searching import SearchHits, SearchMetrics
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "CompanionSearch": "companion_search",
+    "open_search": "companion_search",
     "Checkup": "upkeep",
     "CleanupReport": "retention",
     "Companion": "companion",
@@ -95,6 +98,7 @@ __all__ = [
     "Checkup",
     "CleanupReport",
     "Companion",
+    "CompanionSearch",
     "FollowReport",
     "Lag",
     "MergeReport",
@@ -122,6 +126,7 @@ __all__ = [
     "drop_partitions",
     "follow",
     "merge_splits",
+    "open_search",
     "overwrite",
     "prewarm",
     "purge",

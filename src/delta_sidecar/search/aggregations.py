@@ -39,11 +39,15 @@ _MICROS: Final = {
 
 def count(prepared: PreparedSearch) -> int:
     """How many rows a search finds."""
-    if isinstance(prepared.query, Everything) and prepared.predicate is None:
+    if isinstance(prepared.query, Everything) and prepared.predicate is None and prepared.of is None:
         known = [split.numRecords for split in prepared.splits]
         if all(number is not None for number in known):
             return sum(number or 0 for number in known)
-    return sum(_each(prepared, lambda searched: int(searched.ask(limit=1, count=True).count)))
+    return sum(_each(prepared, _count))
+
+
+def _count(searched: SearchedSplit) -> int:
+    return int(searched.ask(limit=1, count=True).count) - len(searched.dead())
 
 
 def histogram(prepared: PreparedSearch, interval: str) -> pa.Table:
@@ -57,15 +61,18 @@ def histogram(prepared: PreparedSearch, interval: str) -> pa.Table:
     width = _width(interval, time)
     how = {"spans": {"histogram": {"field": time.engine_name, "interval": width, "min_doc_count": 1}}}
 
-    def of_split(searched: SearchedSplit) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = searched.aggregate(how)["spans"]["buckets"]
+    def of_split(searched: SearchedSplit) -> Counter[int]:
+        buckets = searched.aggregate(how)["spans"]["buckets"]
+        found = Counter({int(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets})
+        dead = searched.dead()
+        times = searched.opened.searcher.fast_field_values(time.engine_name, dead) if dead else []
+        found.subtract(moment // width * width for moment in times if moment is not None)
         return found
 
     counts: Counter[int] = Counter()
-    for buckets in _each(prepared, of_split):
-        for bucket in buckets:
-            counts[int(bucket["key"])] += int(bucket["doc_count"])
-    begins = sorted(counts)
+    for found in _each(prepared, of_split):
+        counts.update(found)
+    begins = sorted(begin for begin, number in counts.items() if number)
     kind = arrow_type(prepared.fields.columns.resolve([time.name])[0].type)
     starts = pa.array(begins, pa.int32() if time.kind == DATE else pa.int64()).view(kind)
     return pa.table({time.name: starts, "count": pa.array([counts[begin] for begin in begins], pa.int64())})
@@ -104,7 +111,7 @@ def _counter(prepared: PreparedSearch, field: SplitField) -> Callable[[SearchedS
     if field.kind in (KEYWORD, INTEGER, BOOLEAN) and field.fast:
         return lambda searched: _of_column(searched, field)
     if field.kind in (KEYWORD, TEXT):
-        is_all = isinstance(prepared.query, Everything) and prepared.predicate is None
+        is_all = isinstance(prepared.query, Everything) and prepared.predicate is None and prepared.of is None
         return lambda searched: _of_dictionary(searched, field, is_all)
     raise QueryError(f"{field.name} is {field.type}; frequent values are counted of texts, whole numbers and booleans")
 
@@ -117,13 +124,31 @@ def _of_column(searched: SearchedSplit, field: SplitField) -> dict[Any, int]:
             "exactly; narrow the search"
         )
     as_value = bool if field.kind == BOOLEAN else lambda key: key
-    return {as_value(bucket["key"]): int(bucket["doc_count"]) for bucket in found["buckets"]}
+    counts = Counter({as_value(bucket["key"]): int(bucket["doc_count"]) for bucket in found["buckets"]})
+    counts.subtract(value for value in _of_dead(searched, field) if value is not None)
+    return counts
+
+
+def _of_dead(searched: SearchedSplit, field: SplitField) -> list[Any]:
+    """The values of hits that are deleted rows."""
+    dead, searcher = searched.dead(), searched.opened.searcher
+    if not dead:
+        return []
+    if field.kind == KEYWORD:
+        return [next(iter(searcher.doc(one).to_dict().get(field.engine_name) or ()), None) for one in dead]
+    if field.kind == TEXT:
+        raise QueryError(
+            f"the words of {field.name} are not counted where the table has deleted rows that match; compact it first"
+        )
+    return list(searcher.fast_field_values(field.engine_name, dead))
 
 
 def _of_dictionary(searched: SearchedSplit, field: SplitField, is_all: bool) -> dict[Any, int]:
     only = None if is_all else searched.query
     search = searched.opened.searcher.terms_with_prefix
-    return dict(ask(lambda: search(field.engine_name, "", only), searched.split.path))
+    counts = Counter(dict(ask(lambda: search(field.engine_name, "", only), searched.split.path)))
+    counts.subtract(value for value in _of_dead(searched, field) if value is not None)
+    return counts
 
 
 def _of_partitions(prepared: PreparedSearch, column: StructField) -> Counter[Any]:
@@ -131,7 +156,7 @@ def _of_partitions(prepared: PreparedSearch, column: StructField) -> Counter[Any
 
     def of_split(searched: SearchedSplit) -> tuple[Any, int]:
         value = partition_array(searched.split, column, 1)[0].as_py()
-        return value, int(searched.ask(limit=1, count=True).count)
+        return value, _count(searched)
 
     for value, number in _each(prepared, of_split):
         if value is not None:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -15,18 +15,19 @@ from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.evaluation import matching
 from delta_sidecar.predicates.expression import Expression, all_of, columns_of
 from delta_sidecar.search.actions import Split
-from delta_sidecar.search.match_plan import Plan
+from delta_sidecar.search.match_plan import AllOf, Except, Lookup, Plan
 from delta_sidecar.search.query import Query
 from delta_sidecar.search.query_binding import QueryFields, bind_query, pruning_of
 from delta_sidecar.search.query_engine import ask, check_plan, engine_query, filtered
 from delta_sidecar.search.query_text import parse_query
 from delta_sidecar.search.split_cache import OpenedSplit, SplitCache, shared_splits
-from delta_sidecar.search.split_fields import DATE, FIELDS, SplitField, SplitFields
+from delta_sidecar.search.split_fields import DATE, FIELDS, PATH_FIELD, SplitField, SplitFields
 from delta_sidecar.search.split_pruning import TIME_COLUMN, pruned
 from delta_sidecar.search.table import SearchTable
 from delta_sidecar.search.their_splits import partition_array
 from delta_sidecar.search.where_binding import rows_where
 from delta_sidecar.values import temporal
+from delta_sidecar.values.types import StructField, StructType
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
@@ -52,6 +53,33 @@ def written_fields(table: SearchTable) -> str:
     return written
 
 
+class LiveRows(Protocol):
+    """The table that a companion's documents are about: which of them are its rows, and what is in these."""
+
+    @property
+    def columns(self) -> StructType:
+        """The columns of the table."""
+        ...
+
+    def gone(self, split: Split) -> Sequence[int]:
+        """The keys of files that a split indexes and the table no longer has."""
+        ...
+
+    def partly(self, split: Split) -> Sequence[int]:
+        """The keys of live files with deleted rows."""
+        ...
+
+    def live(self, opened: OpenedSplit, addresses: Sequence[Any]) -> list[bool]:
+        """Which documents are rows of the table."""
+        ...
+
+    def rows(
+        self, opened: OpenedSplit, addresses: Sequence[Any], columns: Sequence[StructField]
+    ) -> dict[str, pa.Array]:
+        """Columns of live rows, in the order of the addresses."""
+        ...
+
+
 @dataclass(frozen=True)
 class SearchedSplit:
     """An open split and what is asked of it."""
@@ -60,6 +88,25 @@ class SearchedSplit:
     opened: OpenedSplit
     query: Any
     """The engine's query: hits and their scores."""
+    of: LiveRows | None = None
+
+    def live(self, addresses: Sequence[Any]) -> list[bool]:
+        """Which hits are rows: all, but for those that a companion's table has deleted."""
+        if self.of is None or not self.of.partly(self.split):
+            return [True] * len(addresses)
+        return self.of.live(self.opened, addresses)
+
+    def dead(self) -> list[Any]:
+        """The hits that are no rows, because a companion's table has deleted them."""
+        partly = () if self.of is None else self.of.partly(self.split)
+        if self.of is None or not partly:
+            return []
+        schema = self.opened.index.schema
+        only = filtered(self.query, engine_query(Lookup(PATH_FIELD, tuple(partly)), schema, lambda _: True))
+        searcher = self.opened.searcher
+        hits = ask(lambda: searcher.search(only, limit=max(1, searcher.num_docs), count=False), self.split.path).hits
+        addresses = [address for _, address in hits]
+        return [a for a, is_live in zip(addresses, self.of.live(self.opened, addresses), strict=True) if not is_live]
 
     def ask(self, **how: Any) -> Any:
         """The engine's answer."""
@@ -79,6 +126,7 @@ class PreparedSearch:
         query: The query, as text or as a tree.
         where: A predicate that hits must fulfil, too.
         cache: Where splits are unpacked; the one of this process if not given.
+        of: The table that the documents are about, if the search table is a companion.
 
     Raises:
         QueryError: The query cannot be parsed, or the fields cannot answer it.
@@ -94,12 +142,15 @@ class PreparedSearch:
         query: str | Query,
         where: str | Filters | None = None,
         cache: SplitCache | None = None,
+        of: LiveRows | None = None,
     ) -> None:
         self.table = table
+        self.of = of
         self.query = parse_query(query) if isinstance(query, str) else query
         written = written_fields(table)
         fields = SplitFields.parse(written, table.uri)
-        self.fields = QueryFields(fields, table.schema(), tuple(table.partition_columns))
+        columns = table.schema() if of is None else of.columns
+        self.fields = QueryFields(fields, columns, tuple(table.partition_columns))
         self.predicate = bind_predicate(where, self.fields.columns, self.fields.partitions)
         self._cache = cache
         self._plans: dict[str | None, tuple[Plan, Plan | None]] = {}
@@ -139,8 +190,12 @@ class PreparedSearch:
             return _holds(expression, split)
 
         schema = opened.index.schema
+        gone = () if self.of is None else self.of.gone(split)
+        if gone:
+            without = Except(Lookup(PATH_FIELD, tuple(gone)))
+            condition = without if condition is None else AllOf((condition, without))
         limits = None if condition is None else engine_query(condition, schema, holds)
-        return SearchedSplit(split, opened, filtered(engine_query(plan, schema, holds), limits))
+        return SearchedSplit(split, opened, filtered(engine_query(plan, schema, holds), limits), self.of)
 
     def _plans_of(self, split: Split, opened: OpenedSplit) -> tuple[Plan, Plan | None]:
         """Splits of one table may be made with other fields than the newest."""

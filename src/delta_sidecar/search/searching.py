@@ -21,7 +21,7 @@ from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.highlights import Highlighter, Marks
 from delta_sidecar.search.hit_rows import HitRows, readable_columns
-from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit
+from delta_sidecar.search.prepared_search import LiveRows, PreparedSearch, SearchedSplit
 from delta_sidecar.search.query import Query
 from delta_sidecar.search.query_engine import ask
 from delta_sidecar.search.split_cache import SplitCache
@@ -45,7 +45,16 @@ _HELPERS: Final = 3
 
 @dataclass
 class SearchMetrics:
-    """What a search did."""
+    """What a search did.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from delta_sidecar.search import SearchTable, build_splits
+        >>> rows = pa.table({"id": [7, 8], "body": ["disk full", "disk replaced"]})
+        >>> _ = build_splits(rows, "logs", text=["body"], key=["id"])
+        >>> SearchTable("logs").search("disk id:>100").metrics
+        SearchMetrics(splits=1, candidates=0, opened=0)
+    """
 
     splits: int = 0
     """Live splits of the table."""
@@ -61,15 +70,9 @@ class SearchHits:
 
     Example:
         >>> import pyarrow as pa
-        >>> from delta_sidecar.search import SearchTable, SplitFields, SplitWriter, append, create_table
-        >>> from delta_sidecar.storage import open_store
-        >>> from delta_sidecar.values.arrow_types import table_schema
+        >>> from delta_sidecar.search import SearchTable, build_splits
         >>> rows = pa.table({"id": [7, 8], "body": ["disk full", "disk replaced"]})
-        >>> fields = SplitFields.choose(rows.schema, text=["body"], key=["id"])
-        >>> _ = create_table("logs", table_schema(rows.schema).to_json())
-        >>> with SplitWriter(fields) as writer:
-        ...     writer.add(rows)
-        ...     _ = append("logs", [writer.finish(open_store("logs"))])
+        >>> _ = build_splits(rows, "logs", text=["body"], key=["id"])
         >>> hits = SearchTable("logs").search("replaced", order="best")
         >>> hits.to_table()["id"].to_pylist(), hits.next_page
         ([8], None)
@@ -110,12 +113,14 @@ class _Hit(NamedTuple):
     address: Any
 
 
-class _Page(msgspec.Struct, frozen=True):
-    """How many hits of each split were given, by the place of the split among those of the search."""
+class Page(msgspec.Struct, frozen=True):
+    """How far each split was read, by the place of the split among those of the search."""
 
     version: int
     digest: str
     given: dict[int, int]
+    of_version: int | None = None
+    """The version of the table that a companion is about."""
 
 
 class _Explanation(msgspec.Struct):
@@ -138,25 +143,36 @@ def search(
     highlight: bool | tuple[str, str] = False,
     after: str | None = None,
     cache: SplitCache | None = None,
+    of: LiveRows | None = None,
+    of_version: int | None = None,
+    notes: Sequence[str] = (),
 ) -> SearchHits:
-    """See `SearchTable.search`."""
+    """See `SearchTable.search`. `of` is the table of a companion, at its version `of_version`."""
     if order not in ("newest", "best"):
         raise OptionError(f"order={order!r}: give newest or best")
     if limit is not None and not 1 <= limit <= MOST_HITS:
         raise OptionError(f"limit={limit}: give 1 to {MOST_HITS:,}, or None for a stream of all hits")
     if limit is None and (order == "best" or after is not None):
         raise OptionError("a stream of all hits comes newest split first, without pages; give a limit")
-    page = None if after is None else _page_of(after)
+    page = None if after is None else page_of(after)
     if page is not None and page.version != table.version:
         table = SearchTable(table.store, page.version)
-    prepared = PreparedSearch(table, query, where, cache)
-    run = _Run(prepared, order, columns, highlight, page)
+    prepared = PreparedSearch(table, query, where, cache, of)
+    run = _Run(prepared, order, columns, highlight, page, of_version, notes)
     return run.stream() if limit is None else run.page(limit)
 
 
-def _page_of(token: str) -> _Page:
+def page_of(token: str) -> Page:
+    """What the token of a page says.
+
+    Args:
+        token: `SearchHits.next_page`.
+
+    Raises:
+        PositionError: It is none.
+    """
     try:
-        return msgspec.msgpack.decode(base64.urlsafe_b64decode(token.encode()), type=_Page)
+        return msgspec.msgpack.decode(base64.urlsafe_b64decode(token.encode()), type=Page)
     except (ValueError, binascii.Error, msgspec.MsgspecError):
         raise PositionError("the page is none that a search gave; search from the start") from None
 
@@ -168,12 +184,15 @@ class _Run:
         order: Order,
         columns: Sequence[str] | None,
         highlight: bool | tuple[str, str],
-        page: _Page | None,
+        page: Page | None,
+        of_version: int | None,
+        notes: Sequence[str],
     ) -> None:
         self._prepared = prepared
         self._order = order
-        fields = prepared.fields
-        self._columns = readable_columns(fields.columns, fields.fields, fields.partitions, columns)
+        self._of_version = of_version
+        self._notes = notes
+        self._columns = self._chosen(columns)
         self._marks = Marks(*highlight) if isinstance(highlight, tuple) else Marks() if highlight else None
         self._highlighters = {} if self._marks is None else self._made_highlighters()
         self._digest = f"{prepared.digest}{order}"
@@ -183,9 +202,15 @@ class _Run:
         self._splits = self._in_order()
         self._metrics = SearchMetrics(len(prepared.table.state.splits), len(self._splits))
 
+    def _chosen(self, columns: Sequence[str] | None) -> list[StructField]:
+        fields = self._prepared.fields
+        if self._prepared.of is None:
+            return readable_columns(fields.columns, fields.fields, fields.partitions, columns)
+        return [fields.columns.resolve([name])[0] for name in (fields.columns.names if columns is None else columns)]
+
     def _made_highlighters(self) -> dict[str, Highlighter]:
         fields = self._prepared.fields
-        stored = [one for one in fields.fields.texts if one.stored]
+        stored = [one for one in fields.fields.texts if one.stored or self._prepared.of is not None]
         if not stored:
             texts = ", ".join(one.name for one in fields.texts) or "no text"
             raise QueryError(
@@ -221,7 +246,7 @@ class _Run:
         chosen = found[:limit]
         given = dict(self._given)
         for hit in chosen:
-            given[hit.split] = given.get(hit.split, 0) + 1
+            given[hit.split] = max(given.get(hit.split, 0), hit.rank + 1)
         is_more = len(found) > limit or len(opened) < len(self._splits)
         token = self._token(given) if is_more and chosen else None
         batch = self._batch(chosen, opened)
@@ -275,7 +300,18 @@ class _Run:
         return searched
 
     def _of_split(self, number: int, searched: SearchedSplit, limit: int) -> list[_Hit]:
-        rank = self._given.get(number, 0)
+        """The next hits of a split that are rows; those that a companion's table has deleted are passed over."""
+        rank, found = self._given.get(number, 0), list[_Hit]()
+        while len(found) < limit:
+            hits = self._ranked(number, searched, limit, rank)
+            flags = searched.live([hit.address for hit in hits])
+            found += [hit for hit, is_live in zip(hits, flags, strict=True) if is_live]
+            rank += len(hits)
+            if len(hits) < limit:
+                break
+        return found[:limit]
+
+    def _ranked(self, number: int, searched: SearchedSplit, limit: int, rank: int) -> list[_Hit]:
         documents = searched.opened.searcher.num_docs
         if rank >= documents:
             return []
@@ -326,8 +362,11 @@ class _Run:
 
     def _rows(self, hits: Sequence[_Hit], searched: SearchedSplit) -> pa.RecordBatch:
         addresses = [hit.address for hit in hits]
-        reader = HitRows(searched.opened, searched.split, self._prepared.fields.partitions)
-        found = reader.columns(addresses, self._needed())
+        if self._prepared.of is not None:
+            found = self._prepared.of.rows(searched.opened, addresses, self._needed())
+        else:
+            reader = HitRows(searched.opened, searched.split, self._prepared.fields.partitions)
+            found = reader.columns(addresses, self._needed())
         columns = [pa.array(self._scores(hits, searched), pa.float32())]
         columns += [found[column.name] for column in self._columns]
         if self._marks is not None:
@@ -358,9 +397,9 @@ class _Run:
         return pa.StructArray.from_arrays(shown, names=list(self._highlighters))
 
     def _token(self, given: dict[int, int]) -> str:
-        page = _Page(self._prepared.table.version, self._digest, given)
+        page = Page(self._prepared.table.version, self._digest, given, self._of_version)
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(page)).decode()
 
     def _hits(self, batches: Iterable[pa.RecordBatch], token: str | None) -> SearchHits:
-        notes = self._prepared.table.notes
+        notes = (*self._prepared.table.notes, *self._notes)
         return SearchHits(self.schema, self._prepared.table.version, token, self._metrics, notes, batches)
