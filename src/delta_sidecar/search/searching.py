@@ -19,6 +19,7 @@ import pyarrow as pa
 from delta_sidecar.errors import OptionError, PositionError, QueryError
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.search.actions import Split
+from delta_sidecar.search.empty_answers import case_notes, may_have_notes
 from delta_sidecar.search.highlights import Highlighter, Marks
 from delta_sidecar.search.hit_rows import HitRows, readable_columns
 from delta_sidecar.search.prepared_search import LiveRows, PreparedSearch, SearchedSplit
@@ -250,7 +251,14 @@ class _Run:
         is_more = len(found) > limit or len(opened) < len(self._splits)
         token = self._token(given) if is_more and chosen else None
         batch = self._batch(chosen, opened)
-        return self._hits([batch], token)
+        return self._hits([batch], token, () if chosen or self._given else self._reasons(opened))
+
+    def _reasons(self, opened: Mapping[int, SearchedSplit]) -> Sequence[str]:
+        """What may be wrong with a search that found nothing, as one split can tell; the newest, if none was opened."""
+        splits = self._prepared.table.state.splits
+        if not may_have_notes(self._prepared) or not splits:
+            return ()
+        return case_notes(self._prepared, next(iter(opened.values()), None) or self._opened(splits[0]))
 
     def _newest(self, limit: int) -> tuple[list[_Hit], dict[int, SearchedSplit]]:
         found: list[_Hit] = []
@@ -400,6 +408,6 @@ class _Run:
         page = Page(self._prepared.table.version, self._digest, given, self._of_version)
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(page)).decode()
 
-    def _hits(self, batches: Iterable[pa.RecordBatch], token: str | None) -> SearchHits:
-        notes = (*self._prepared.table.notes, *self._notes)
+    def _hits(self, batches: Iterable[pa.RecordBatch], token: str | None, reasons: Sequence[str] = ()) -> SearchHits:
+        notes = (*self._prepared.table.notes, *self._notes, *reasons)
         return SearchHits(self.schema, self._prepared.table.version, token, self._metrics, notes, batches)
