@@ -165,6 +165,10 @@ bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own 
 bench-changes: setup ## Measure our change reader beside Spark's feed, on commits of a million changed rows
 	$(BIN)/python -m benchmarks.changes
 
+.PHONY: bench-search-queries
+bench-search-queries: $(VENV)/.installed ## Measure search in N lines (1000000) beside DuckDB's LIKE, tantivy alone and SQLite FTS5
+	$(BIN)/python -m benchmarks.search_queries --lines $(N)
+
 .PHONY: bench-sync
 bench-sync: setup ## Measure a sync of ROWS rows (1000000), 1 % changed, beside feed, window and MERGE by hand
 	$(BIN)/python -m benchmarks.sync --rows $(ROWS)

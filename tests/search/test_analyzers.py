@@ -82,6 +82,7 @@ def test_long_words_are_named() -> None:
         ("raw_lower", "Web-7 ", "web-7 "),
         ("whitespace", "Web-7", "Web-7"),
         ("cjk", "磁盘", None),
+        ("cjk", "a磁", None),
     ],
 )
 def test_a_piece_of_a_word_is_written_as_in_the_index(name: str, text: str, piece: str | None) -> None:

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
     from delta_sidecar.search.building import SplitsReport, build_splits
     from delta_sidecar.search.companion import Companion, FollowReport, Lag, follow, rows_of_hits
+    from delta_sidecar.search.companion_search import CompanionSearch, open_search
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
+    from delta_sidecar.search.searching import SearchHits, SearchMetrics
     from delta_sidecar.search.spark_splits import stream_splits
     from delta_sidecar.search.split_cache import SplitCache
     from delta_sidecar.search.split_fields import SplitField, SplitFields
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "CompanionSearch": "companion_search",
+    "open_search": "companion_search",
     "Checkup": "upkeep",
     "CleanupReport": "retention",
     "Companion": "companion",
@@ -51,6 +55,8 @@ _MODULES = {
     "RemovedSplit": "actions",
     "RepairReport": "upkeep",
     "SearchCommit": "transactions",
+    "SearchHits": "searching",
+    "SearchMetrics": "searching",
     "SearchOptions": "options",
     "SearchTable": "table",
     "Split": "actions",
@@ -92,6 +98,7 @@ __all__ = [
     "Checkup",
     "CleanupReport",
     "Companion",
+    "CompanionSearch",
     "FollowReport",
     "Lag",
     "MergeReport",
@@ -100,6 +107,8 @@ __all__ = [
     "RemovedSplit",
     "RepairReport",
     "SearchCommit",
+    "SearchHits",
+    "SearchMetrics",
     "SearchOptions",
     "SearchTable",
     "Split",
@@ -117,6 +126,7 @@ __all__ = [
     "drop_partitions",
     "follow",
     "merge_splits",
+    "open_search",
     "overwrite",
     "prewarm",
     "purge",

@@ -1,7 +1,8 @@
 """How a text becomes words: analyzers by name, the same for indexing and for queries.
 
 The engine divides the text in both places, so that a query finds what was indexed. A name in the schema of a split is
-never one of the engine's own (`Analyzer.tokenizer`): its `default` drops words of 40 bytes, which a checksum has.
+not one of the engine's own, but for `raw` (`Analyzer.tokenizer`): its `default` drops words of 40 bytes, which a
+checksum has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ MOST_BYTES: Final = 255
 MOST_RAW_BYTES: Final = 65_530
 """The longest term that the engine keeps."""
 _PREFIX: Final = "sidecar."
-_CJK: Final = r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}]|[\p{L}\p{M}\p{N}]+"
+_RAW: Final = "raw"
+_ALONE: Final = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}"
+_CJK: Final = rf"[{_ALONE}]|[[\p{{L}}\p{{M}}\p{{N}}]--[{_ALONE}]]+"
 """A word for each character of scripts that are written without blanks. Marks stay with their letters."""
 _LANGUAGES: Final = {
     "ar": "arabic",
@@ -68,8 +71,8 @@ class Analyzer:
 
     @property
     def tokenizer(self) -> str:
-        """The name in the schema of a split."""
-        return _PREFIX + self.name
+        """The name in the schema of a split. For whole values the engine's own does the same, in fast fields, too."""
+        return _RAW if self.name == _RAW else _PREFIX + self.name
 
     @property
     def is_whole(self) -> bool:
@@ -94,7 +97,9 @@ class Analyzer:
         Args:
             index: The engine's `Index`, before a document is added.
         """
-        index.register_tokenizer(self.tokenizer, self.engine())
+        if self.tokenizer != _RAW:
+            index.register_tokenizer(self.tokenizer, self.engine())
+            index.register_fast_field_tokenizer(self.tokenizer, self.engine())
 
     def words(self, text: str) -> list[Word]:
         """The words of a text that are indexed, in order.
