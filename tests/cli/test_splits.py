@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
@@ -74,3 +79,31 @@ def test_what_is_refused(source: Path, tmp_path: Path) -> None:
     assert_refused(invoke("splits", "merge", table, "--target-size", "big"), "not a size")
     assert_refused(invoke("splits", "upgrade", table, "--feature", "magic"), "magic")
     assert_refused(invoke("splits", "doctr", table), "doctor")
+
+
+def test_a_companion_is_followed(tmp_path: Path) -> None:
+    table = tmp_path / "events"
+    write_deltalake(str(table), log_lines(50))
+    assert_refused(invoke("splits", "follow", table, "--once"), "--text")
+    done = invoke("splits", "follow", table, "--text", "body", "--time", "ts", "--once")
+    assert (done.code, done.err) == (0, "")
+    assert "50 rows of 1 file" in done.out
+    write_deltalake(str(table), log_lines(50, first=50), mode="append")
+    assert invoke("splits", "follow", table, "--once", "--json").objects[0]["indexed_rows"] == 50
+    assert invoke("splits", "describe", table / "_search", "--json").objects[0]["rows"] == 100
+
+
+def test_following_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+    table = tmp_path / "events"
+    write_deltalake(str(table), log_lines(50))
+    command = [sys.executable, "-m", "delta_sidecar.cli.main", "splits", "follow", str(table), "--text", "body"]
+    with subprocess.Popen([*command, "--interval", "0.2", "--json"], stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        try:
+            assert json.loads(follower.stdout.readline())["indexed_files"] == 1
+            write_deltalake(str(table), log_lines(50, first=50), mode="append")
+            assert json.loads(follower.stdout.readline())["indexed_files"] == 1
+            follower.send_signal(signal.SIGTERM)
+            follower.wait(30)
+        finally:
+            follower.kill()

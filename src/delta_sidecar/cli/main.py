@@ -1226,6 +1226,69 @@ def build_splits_command(
 
 
 @splits.command(
+    "follow",
+    short_help="Keep a search table over a Delta table in step.",
+    help="Make a search table over a Delta table, its companion, and keep it in step with the table: new files are "
+    "indexed, files that are gone are dropped. It runs until it is stopped.",
+    epilog="Example: sidecar splits follow ./events --text body --once",
+)
+@arguments.table
+@_choices
+@option(
+    "--search",
+    metavar="PLACE",
+    section=_SPLITS,
+    shell_complete=arguments.complete_place,
+    help="Where the companion is (default: TABLE/_search).",
+)
+@option("--once", is_flag=True, section=_SPLITS, help="Stop when it is in step.")
+@option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    default=10.0,
+    metavar="SECONDS",
+    section=_SPLITS,
+    help="Seconds between two looks at the table (10).",
+)
+@option(
+    "--rows-per-split",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    metavar="N",
+    section=_SPLITS,
+    help="Rows of a split, about (1000000).",
+)
+@option(
+    "--engine",
+    default="auto",
+    metavar="NAME",
+    section=_SPLITS,
+    shell_complete=one_of("auto", "process", "spark"),
+    help="auto, process or spark (auto).",
+)
+@arguments.spark
+@arguments.as_json
+@arguments.verbose
+@arguments.storage_option
+def follow_command(
+    table: str,
+    analyzer: tuple[str, ...],
+    conf: tuple[str, ...],
+    json: bool,
+    verbose: bool,
+    storage_option: tuple[str, ...],
+    **how: Any,
+) -> None:
+    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
+    interrupts.clean_up_first()
+    with _working(verbose, settings | stores):
+        from delta_sidecar.cli.splits import FollowOrder, Place, follow_table
+
+        analyzers = arguments.pairs("--analyzer", analyzer)
+        follow_table(FollowOrder(Place(table, stores, json), analyzers=analyzers, conf=settings, **how))
+
+
+@splits.command(
     "merge",
     short_help="Merge small splits into larger ones.",
     help="Merge small splits into larger ones, without indexing a text again. A damaged split is left out, and left "

@@ -14,9 +14,11 @@ from delta_sidecar.cli.failures import UNEXPECTED
 from delta_sidecar.cli.output import write_facts, write_json, write_table
 from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import OptionError
+from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.ingest_job import bytes_of
 from delta_sidecar.search.actions import to_wire
 from delta_sidecar.search.building import SplitsReport, build_splits, fields_of
+from delta_sidecar.search.companion import FollowReport, follow
 from delta_sidecar.search.retention import CleanupReport, clean_log, purge
 from delta_sidecar.search.split_cache import BUDGET, SplitCache, shared_splits
 from delta_sidecar.search.split_fields import FIELDS
@@ -24,6 +26,7 @@ from delta_sidecar.search.split_merging import merge_splits
 from delta_sidecar.search.table import SearchTable
 from delta_sidecar.search.transactions import checkpoint, upgrade_protocol
 from delta_sidecar.search.upkeep import doctor, drop_partitions, prewarm, repair
+from delta_sidecar.table import DeltaTable
 from delta_sidecar.texts import counted, sized
 
 _AGE = re.compile(r"(\d+)\s*([smhd])")
@@ -118,6 +121,73 @@ def _built(done: SplitsReport) -> Iterator[tuple[str, str]]:
     if done.removed:
         yield "removed", counted(done.removed, "split")
     yield "built", f"{where}, in {done.seconds:.1f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOrder:
+    """The arguments of `sidecar splits follow`."""
+
+    place: Place
+    search: str | None = None
+    text: Sequence[str] = ()
+    key: Sequence[str] = ()
+    time: str | None = None
+    filters: Sequence[str] = ()
+    stored: Sequence[str] = ()
+    analyzers: Mapping[str, str] = field(default_factory=dict)
+    rows_per_split: int = 1_000_000
+    engine: str = "auto"
+    once: bool = False
+    interval: float = 10.0
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def follow_table(order: FollowOrder) -> None:
+    """Bring a companion in step, once or until stopped. Between the rounds it only looks for a new version."""
+    with Progress() as progress, stopped_by_signals() as stop:
+        known: int | None = None
+        while True:
+            version = (
+                known if order.once else DeltaTable(order.place.table, None, order.place.storage_options).version()
+            )
+            if known is None or version != known:
+                progress.say("comparing the table with its companion")
+                done = _followed(order, progress)
+                known = done.table_version
+                if order.once or done.added or done.removed:
+                    order.place.tell(done, _follow_facts(done))
+            if order.once or stop.wait(order.interval):
+                return
+            progress.say(f"in step with version {known}, waiting for the next")
+
+
+def _followed(order: FollowOrder, progress: Progress) -> FollowReport:
+    return follow(
+        order.place.table,
+        order.search,
+        text=order.text,
+        key=order.key,
+        time_column=order.time,
+        filters=order.filters,
+        stored=order.stored,
+        analyzers=order.analyzers,
+        rows_per_split=order.rows_per_split,
+        engine=order.engine,
+        master=order.master,
+        conf=order.conf,
+        storage_options=order.place.storage_options or None,
+        progress=progress.say,
+    )
+
+
+def _follow_facts(done: FollowReport) -> Iterator[tuple[str, str]]:
+    yield "table", f"version {done.table_version}"
+    yield "companion", f"version {done.version}"
+    yield "indexed", f"{counted(done.indexed_rows, 'row')} of {counted(done.indexed_files, 'file')}"
+    yield "splits", f"{done.added} added, {done.removed} removed"
+    where = "on Spark" if done.engine == "spark" else "in one process"
+    yield "done", f"{where}, in {done.seconds:.1f} s"
 
 
 def merge(
