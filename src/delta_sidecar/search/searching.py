@@ -159,7 +159,7 @@ def search(
     if page is not None and page.version != table.version:
         table = SearchTable(table.store, page.version)
     prepared = PreparedSearch(table, query, where, cache, of)
-    run = _Run(prepared, order, columns, highlight, page, of_version, notes)
+    run = SearchRun(prepared, order, columns, highlight, page, of_version, notes)
     return run.stream() if limit is None else run.page(limit)
 
 
@@ -178,16 +178,33 @@ def page_of(token: str) -> Page:
         raise PositionError("the page is none that a search gave; search from the start") from None
 
 
-class _Run:
+class SearchRun:
+    """A search with what is wanted of its hits.
+
+    Args:
+        prepared: The search.
+        order: `newest` or `best` first.
+        columns: Columns of the rows; all that can be given back if None.
+        highlight: Whether to mark what was found, and with which marks.
+        page: The page before.
+        of_version: The version of the table that a companion is about.
+        notes: What the answer is to say.
+
+    Raises:
+        QueryError: A column is not kept, or there is no text to highlight.
+        UnknownColumnError: There is no such column.
+        PositionError: The page belongs to another search.
+    """
+
     def __init__(
         self,
         prepared: PreparedSearch,
-        order: Order,
-        columns: Sequence[str] | None,
-        highlight: bool | tuple[str, str],
-        page: Page | None,
-        of_version: int | None,
-        notes: Sequence[str],
+        order: Order = "newest",
+        columns: Sequence[str] | None = None,
+        highlight: bool | tuple[str, str] = False,
+        page: Page | None = None,
+        of_version: int | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._prepared = prepared
         self._order = order
@@ -339,11 +356,18 @@ class _Run:
 
     # All hits.
 
-    def stream(self) -> SearchHits:
-        """Every hit, split by split."""
+    @property
+    def paths(self) -> list[str]:
+        """The splits that may hold a hit, in order."""
+        return [split.path for split in self._splits]
+
+    def stream(self, only: str | None = None) -> SearchHits:
+        """Every hit, split by split; of one split, if its path is given."""
 
         def batches() -> Iterator[pa.RecordBatch]:
             for number, split in enumerate(self._splits):
+                if only not in (None, split.path):
+                    continue
                 searched = self._opened(split)
                 hits = self._of_split(number, searched, searched.opened.searcher.num_docs)
                 for first in range(0, len(hits), MOST_HITS):
