@@ -111,6 +111,12 @@ sync-cases: setup ## Sync a table by every strategy after CASES random histories
 	DELTA_SIDECAR_SYNC_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  tests/integration/spark/test_sync.py $(PYTEST_ARGS)
 
+.PHONY: companion-cases
+companion-cases: CASES = 20
+companion-cases: setup ## Compare a companion with scans after CASES random histories (20) of its table
+	DELTA_SIDECAR_COMPANION_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
+	  tests/integration/spark/test_companion.py $(PYTEST_ARGS)
+
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
 	DELTA_SIDECAR_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -s tests/integration/spark/test_races.py $(PYTEST_ARGS)
@@ -164,6 +170,10 @@ bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own 
 .PHONY: bench-changes
 bench-changes: setup ## Measure our change reader beside Spark's feed, on commits of a million changed rows
 	$(BIN)/python -m benchmarks.changes
+
+.PHONY: bench-search
+bench-search: $(VENV)/.installed ## Measure building splits of N lines (1000000), and merging 64 of them
+	$(BIN)/python -m benchmarks.search_build --lines $(N)
 
 .PHONY: bench-search-queries
 bench-search-queries: $(VENV)/.installed ## Measure search in N lines (1000000) beside DuckDB's LIKE, tantivy alone and SQLite FTS5

@@ -86,7 +86,14 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class FollowReport:
-    """What a follower did."""
+    """What a follower did.
+
+    Example:
+        >>> from delta_sidecar.search import follow
+        >>> report = follow("events", text=["_event_hour"])
+        >>> report.indexed_rows == report.indexed_files, report.engine
+        (False, 'process')
+    """
 
     table_version: int
     """The version of the Delta table that the companion is in step with."""
