@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import OptionError, PositionError, QueryError
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.search.actions import Split
@@ -387,10 +389,9 @@ class SearchRun:
             parts.append(self._rows([hits[place] for place in of_split], opened[number]))
             places += of_split
         if not parts:
-            return pa.RecordBatch.from_pylist([], schema=self.schema)
+            return pa.RecordBatch.from_arrays([arrays.nulls(0, one.type) for one in self.schema], schema=self.schema)
         joined = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-        order = sorted(range(len(places)), key=places.__getitem__)
-        return joined.take(pa.array(order, pa.int64()))
+        return joined.take(arrays.indices(np.argsort(np.asarray(places, np.int64))))
 
     def _rows(self, hits: Sequence[_Hit], searched: SearchedSplit) -> pa.RecordBatch:
         addresses = [hit.address for hit in hits]
@@ -399,7 +400,7 @@ class SearchRun:
         else:
             reader = HitRows(searched.opened, searched.split, self._prepared.fields.partitions)
             found = reader.columns(addresses, self._needed())
-        columns = [pa.array(self._scores(hits, searched), pa.float32())]
+        columns = [arrays.primitives(self._scores(hits, searched), pa.float32(), np.float32)]
         columns += [found[column.name] for column in self._columns]
         if self._marks is not None:
             columns.append(self._shown(found))
@@ -425,7 +426,7 @@ class SearchRun:
         shown = []
         for name, highlighter in self._highlighters.items():
             texts = found[name].to_pylist()
-            shown.append(pa.array([highlighter.shown(text, self._marks) for text in texts], pa.string()))
+            shown.append(arrays.strings([highlighter.shown(text, self._marks) for text in texts]))
         return pa.StructArray.from_arrays(shown, names=list(self._highlighters))
 
     def _token(self, given: dict[int, int]) -> str:
