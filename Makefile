@@ -105,6 +105,11 @@ change-cases: setup ## Compare our change feed with Spark's after CASES random h
 	DELTA_SIDECAR_CHANGE_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  tests/integration/spark/test_changes.py $(PYTEST_ARGS)
 
+.PHONY: query-cases
+query-cases: CASES = 2000
+query-cases: $(VENV)/.installed ## Ask CASES random queries (2000) in each analyzer, and compare with a matcher in plain Python
+	DELTA_SIDECAR_QUERY_CASES=$(CASES) $(BIN)/python -m pytest tests/search/test_queries.py -k model $(PYTEST_ARGS)
+
 .PHONY: sync-cases
 sync-cases: CASES = 20
 sync-cases: setup ## Sync a table by every strategy after CASES random histories (20), and compare all rows

@@ -15,6 +15,8 @@ tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not insta
 
 from delta_sidecar import DeltaTable, PositionError, QueryError, TableNotFoundError, UnknownColumnError  # noqa: E402
 from delta_sidecar.search import CompanionSearch, SearchTable, SplitCache, follow, open_search  # noqa: E402
+from delta_sidecar.storage import open_store  # noqa: E402
+from delta_sidecar.testing import CountingStore  # noqa: E402
 from delta_sidecar.testing.actions import DeletionVector, RemoveFile, add  # noqa: E402
 from delta_sidecar.testing.table_builder import LogBuilder  # noqa: E402
 from tests.cli.running import invoke  # noqa: E402
@@ -196,6 +198,29 @@ def test_a_stream_of_all_hits(lines: Lines, cache: SplitCache) -> None:
     lines.delete("part-1.parquet", {1, 2, 3})
     stream = CompanionSearch(lines.root).search("*", limit=None, columns=["id"], cache=cache)
     assert sorted(pa.table(stream)["id"].to_pylist()) == sorted(row["id"] for row in lines.rows())
+
+
+def test_requests_of_a_search(tmp_path: Path) -> None:
+    """The newest split alone is fetched, and of the table's files only those with hits are read; warm, nothing but
+    these."""
+    lines = Lines(tmp_path / "events")
+    for _ in range(6):
+        lines.append()
+        follow(lines.root, **CHOICE)
+    store = CountingStore(open_store(lines.root))
+    cache = SplitCache(tmp_path / "cache")
+    table = CompanionSearch(DeltaTable(store.root_uri, store=store))
+    assert table.notes == ()
+    for fetched in (1, 1):
+        store.reset()
+        hits = table.search("disk", limit=3, cache=cache)
+        assert hits.metrics.opened == cache.counts.fetched == fetched
+        assert hits.metrics.splits == 6
+        files = {path for path in store.paths() if path.endswith(".parquet")}
+        assert files == {"part-5.parquet"}
+        assert len(store.requests) <= 4
+    table.count("disk", cache=cache)
+    assert cache.counts.fetched == 6
 
 
 def test_the_command_searches_a_delta_table(lines: Lines) -> None:

@@ -403,6 +403,18 @@ def test_a_damaged_split_is_named(tmp_path: Path) -> None:
         table.search("disk", cache=SplitCache(tmp_path / "cache"))
 
 
+@pytest.mark.parametrize("query", ["host:WEB-3", 'disk host:"Web-3"', "host:web-1 AND host:Web-2"])
+def test_another_case_is_told(table: SearchTable, cache: SplitCache, query: str) -> None:
+    (note,) = table.search(query, cache=cache).notes
+    assert "host is compared with its case" in note
+
+
+def test_nothing_is_told_where_nothing_is_wrong(table: SearchTable, cache: SplitCache) -> None:
+    for query in ("host:web-99", "nowhere", "id:77777", "-host:WEB-3 nowhere"):
+        hits = table.search(query, cache=cache)
+        assert (hits.to_table().num_rows, hits.notes) == (0, ())
+
+
 def test_splits_of_other_fields_are_asked_in_their_way(tmp_path: Path, cache: SplitCache) -> None:
     """The analyzer of a table was changed: older splits keep theirs."""
     root = tmp_path / "logs"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from delta_sidecar.search.options import SearchOptions
     from delta_sidecar.search.retention import CleanupReport, clean_log, purge
     from delta_sidecar.search.searching import SearchHits, SearchMetrics
+    from delta_sidecar.search.spark_search import register_search
     from delta_sidecar.search.spark_splits import stream_splits
     from delta_sidecar.search.split_cache import SplitCache
     from delta_sidecar.search.split_fields import SplitField, SplitFields
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "register_search": "spark_search",
     "CompanionSearch": "companion_search",
     "open_search": "companion_search",
     "Checkup": "upkeep",
@@ -130,6 +132,7 @@ __all__ = [
     "overwrite",
     "prewarm",
     "purge",
+    "register_search",
     "repair",
     "replace",
     "rows_of_hits",

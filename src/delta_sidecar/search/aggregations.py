@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import OptionError, QueryError
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit
@@ -19,7 +20,7 @@ from delta_sidecar.search.query import Everything
 from delta_sidecar.search.query_engine import ask
 from delta_sidecar.search.split_fields import BOOLEAN, DATE, INTEGER, KEYWORD, TEXT, SplitField
 from delta_sidecar.search.their_splits import partition_array
-from delta_sidecar.values.types import StructField, arrow_type
+from delta_sidecar.values.types import PrimitiveType, StructField, arrow_type
 
 T = TypeVar("T")
 
@@ -74,8 +75,12 @@ def histogram(prepared: PreparedSearch, interval: str) -> pa.Table:
         counts.update(found)
     begins = sorted(begin for begin, number in counts.items() if number)
     kind = arrow_type(prepared.fields.columns.resolve([time.name])[0].type)
-    starts = pa.array(begins, pa.int32() if time.kind == DATE else pa.int64()).view(kind)
-    return pa.table({time.name: starts, "count": pa.array([counts[begin] for begin in begins], pa.int64())})
+    starts = (arrays.int32s if time.kind == DATE else arrays.int64s)(begins).view(kind)
+    return _counted(time.name, starts, [counts[begin] for begin in begins])
+
+
+def _counted(name: str, values: pa.Array, numbers: Sequence[int]) -> pa.Table:
+    return pa.Table.from_arrays([values, arrays.int64s(numbers)], names=[name, "count"])
 
 
 def _width(interval: str, time: SplitField) -> int:
@@ -167,8 +172,10 @@ def _of_partitions(prepared: PreparedSearch, column: StructField) -> Counter[Any
 def _table(name: str, counts: Counter[Any], limit: int, column: StructField) -> pa.Table:
     """The most frequent first; those of one frequency by value."""
     kept = sorted(((value, number) for value, number in counts.items() if number), key=lambda pair: (-pair[1], pair[0]))
-    values = pa.array([value for value, _ in kept[:limit]], arrow_type(column.type))
-    return pa.table({name: values, "count": pa.array([number for _, number in kept[:limit]], pa.int64())})
+    found = [value for value, _ in kept[:limit]]
+    is_text = isinstance(column.type, PrimitiveType) and column.type.name == "string"
+    values = arrays.strings(found) if is_text else pa.array(found, arrow_type(column.type))
+    return _counted(name, values, [number for _, number in kept[:limit]])
 
 
 def _each(prepared: PreparedSearch, ask_split: Callable[[SearchedSplit], T]) -> Iterator[T]:

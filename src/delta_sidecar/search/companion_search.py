@@ -138,7 +138,10 @@ class CompanionSearch:
             return self
         return CompanionSearch(self._companion.table.table_uri, self._given[0], version, storage_options=self._given[1])
 
-    def _prepared(self, query: str | Query, where: str | Filters | None, cache: SplitCache | None) -> PreparedSearch:
+    def prepared(
+        self, query: str | Query, where: str | Filters | None = None, cache: SplitCache | None = None
+    ) -> PreparedSearch:
+        """The search before it is run, for the rest of this package."""
         return PreparedSearch(self._table, query, where, cache, self._rows)
 
     def count(
@@ -155,7 +158,7 @@ class CompanionSearch:
             QueryError: The query cannot be answered.
             DeltaSidecarError: As of `SearchTable.search`.
         """
-        return count(self._prepared(query, where, cache))
+        return count(self.prepared(query, where, cache))
 
     def histogram(
         self,
@@ -177,7 +180,7 @@ class CompanionSearch:
             QueryError: The query cannot be answered.
             DeltaSidecarError: As of `SearchTable.histogram`.
         """
-        return histogram(self._prepared(query, where, cache), interval)
+        return histogram(self.prepared(query, where, cache), interval)
 
     def top_terms(
         self,
@@ -201,7 +204,7 @@ class CompanionSearch:
             QueryError: The query cannot be answered.
             DeltaSidecarError: As of `SearchTable.top_terms`.
         """
-        return top_terms(self._prepared(query, where, cache), column, limit)
+        return top_terms(self.prepared(query, where, cache), column, limit)
 
 
 class _TableRows:

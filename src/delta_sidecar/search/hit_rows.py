@@ -9,12 +9,14 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import CorruptDataError, QueryError, UnknownColumnError
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.split_cache import OpenedSplit
-from delta_sidecar.search.split_fields import BOOLEAN, DATE, FLOAT, STORED, SplitField, SplitFields
+from delta_sidecar.search.split_fields import BOOLEAN, DATE, FLOAT, KEYWORD, STORED, TEXT, SplitField, SplitFields
 from delta_sidecar.search.their_splits import partition_array
 from delta_sidecar.values.types import (
     ArrayType,
@@ -102,11 +104,15 @@ class HitRows:
         try:
             if field.kind == STORED:
                 return pa.array([_revived(value, column.type) for value in values], wanted)
-            plain = {FLOAT: pa.float64(), BOOLEAN: pa.bool_(), DATE: pa.int32()}.get(field.kind, pa.int64())
-            if isinstance(column.type, PrimitiveType) and column.type.name == "string":
-                return pa.array(values, pa.string())
-            array = pa.array(values, plain)
-            return array.view(wanted) if pa.types.is_temporal(wanted) else array.cast(wanted)
+            if field.kind in (TEXT, KEYWORD):
+                return arrays.strings(values)
+            if field.kind == BOOLEAN:
+                flags = [None if value is None else int(value) for value in values]
+                return arrays.primitives(flags, pa.int8(), np.int8).cast(pa.bool_())
+            if field.kind == FLOAT:
+                return arrays.primitives(values, pa.float64(), np.float64).cast(wanted)
+            whole = arrays.int32s(values) if field.kind == DATE else arrays.int64s(values)
+            return whole.view(wanted) if pa.types.is_temporal(wanted) else whole.cast(wanted)
         except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
             raise CorruptDataError(f"{self._split.path}: {column.name} does not hold {column.type} ({error})") from None
 

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from delta_sidecar import arrays
 from delta_sidecar.errors import OptionError, PositionError, QueryError
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.search.actions import Split
+from delta_sidecar.search.empty_answers import case_notes, may_have_notes
 from delta_sidecar.search.highlights import Highlighter, Marks
 from delta_sidecar.search.hit_rows import HitRows, readable_columns
 from delta_sidecar.search.prepared_search import LiveRows, PreparedSearch, SearchedSplit
@@ -158,7 +161,7 @@ def search(
     if page is not None and page.version != table.version:
         table = SearchTable(table.store, page.version)
     prepared = PreparedSearch(table, query, where, cache, of)
-    run = _Run(prepared, order, columns, highlight, page, of_version, notes)
+    run = SearchRun(prepared, order, columns, highlight, page, of_version, notes)
     return run.stream() if limit is None else run.page(limit)
 
 
@@ -177,16 +180,33 @@ def page_of(token: str) -> Page:
         raise PositionError("the page is none that a search gave; search from the start") from None
 
 
-class _Run:
+class SearchRun:
+    """A search with what is wanted of its hits.
+
+    Args:
+        prepared: The search.
+        order: `newest` or `best` first.
+        columns: Columns of the rows; all that can be given back if None.
+        highlight: Whether to mark what was found, and with which marks.
+        page: The page before.
+        of_version: The version of the table that a companion is about.
+        notes: What the answer is to say.
+
+    Raises:
+        QueryError: A column is not kept, or there is no text to highlight.
+        UnknownColumnError: There is no such column.
+        PositionError: The page belongs to another search.
+    """
+
     def __init__(
         self,
         prepared: PreparedSearch,
-        order: Order,
-        columns: Sequence[str] | None,
-        highlight: bool | tuple[str, str],
-        page: Page | None,
-        of_version: int | None,
-        notes: Sequence[str],
+        order: Order = "newest",
+        columns: Sequence[str] | None = None,
+        highlight: bool | tuple[str, str] = False,
+        page: Page | None = None,
+        of_version: int | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._prepared = prepared
         self._order = order
@@ -250,7 +270,14 @@ class _Run:
         is_more = len(found) > limit or len(opened) < len(self._splits)
         token = self._token(given) if is_more and chosen else None
         batch = self._batch(chosen, opened)
-        return self._hits([batch], token)
+        return self._hits([batch], token, () if chosen or self._given else self._reasons(opened))
+
+    def _reasons(self, opened: Mapping[int, SearchedSplit]) -> Sequence[str]:
+        """What may be wrong with a search that found nothing, as one split can tell; the newest, if none was opened."""
+        splits = self._prepared.table.state.splits
+        if not may_have_notes(self._prepared) or not splits:
+            return ()
+        return case_notes(self._prepared, next(iter(opened.values()), None) or self._opened(splits[0]))
 
     def _newest(self, limit: int) -> tuple[list[_Hit], dict[int, SearchedSplit]]:
         found: list[_Hit] = []
@@ -331,11 +358,18 @@ class _Run:
 
     # All hits.
 
-    def stream(self) -> SearchHits:
-        """Every hit, split by split."""
+    @property
+    def paths(self) -> list[str]:
+        """The splits that may hold a hit, in order."""
+        return [split.path for split in self._splits]
+
+    def stream(self, only: str | None = None) -> SearchHits:
+        """Every hit, split by split; of one split, if its path is given."""
 
         def batches() -> Iterator[pa.RecordBatch]:
             for number, split in enumerate(self._splits):
+                if only not in (None, split.path):
+                    continue
                 searched = self._opened(split)
                 hits = self._of_split(number, searched, searched.opened.searcher.num_docs)
                 for first in range(0, len(hits), MOST_HITS):
@@ -355,10 +389,9 @@ class _Run:
             parts.append(self._rows([hits[place] for place in of_split], opened[number]))
             places += of_split
         if not parts:
-            return pa.RecordBatch.from_pylist([], schema=self.schema)
+            return pa.RecordBatch.from_arrays([arrays.nulls(0, one.type) for one in self.schema], schema=self.schema)
         joined = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-        order = sorted(range(len(places)), key=places.__getitem__)
-        return joined.take(pa.array(order, pa.int64()))
+        return joined.take(arrays.indices(np.argsort(np.asarray(places, np.int64))))
 
     def _rows(self, hits: Sequence[_Hit], searched: SearchedSplit) -> pa.RecordBatch:
         addresses = [hit.address for hit in hits]
@@ -367,7 +400,7 @@ class _Run:
         else:
             reader = HitRows(searched.opened, searched.split, self._prepared.fields.partitions)
             found = reader.columns(addresses, self._needed())
-        columns = [pa.array(self._scores(hits, searched), pa.float32())]
+        columns = [arrays.primitives(self._scores(hits, searched), pa.float32(), np.float32)]
         columns += [found[column.name] for column in self._columns]
         if self._marks is not None:
             columns.append(self._shown(found))
@@ -393,13 +426,13 @@ class _Run:
         shown = []
         for name, highlighter in self._highlighters.items():
             texts = found[name].to_pylist()
-            shown.append(pa.array([highlighter.shown(text, self._marks) for text in texts], pa.string()))
+            shown.append(arrays.strings([highlighter.shown(text, self._marks) for text in texts]))
         return pa.StructArray.from_arrays(shown, names=list(self._highlighters))
 
     def _token(self, given: dict[int, int]) -> str:
         page = Page(self._prepared.table.version, self._digest, given, self._of_version)
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(page)).decode()
 
-    def _hits(self, batches: Iterable[pa.RecordBatch], token: str | None) -> SearchHits:
-        notes = (*self._prepared.table.notes, *self._notes)
+    def _hits(self, batches: Iterable[pa.RecordBatch], token: str | None, reasons: Sequence[str] = ()) -> SearchHits:
+        notes = (*self._prepared.table.notes, *self._notes, *reasons)
         return SearchHits(self.schema, self._prepared.table.version, token, self._metrics, notes, batches)
