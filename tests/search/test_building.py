@@ -186,8 +186,19 @@ def test_a_merge_keeps_every_document(tmp_path: Path) -> None:
     assert not split.dataChange
     assert len(SearchTable(table).splits("ratio IS NULL")) == 1
     opened = SplitCache().open_split(open_store(table), split)
-    assert opened.searcher.num_segments == 1
+    assert opened.searcher.num_segments == 12
     assert merge_splits(table).merged == 0
+
+
+def test_many_segments_are_merged_by_the_engine(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(9):
+        build_splits(log_lines(40, first=40 * number), table, **CHOICES)
+    before = matching(table, "disk")
+    assert merge_splits(table, most_segments=8).added == 1
+    (split,) = SearchTable(table).splits()
+    assert SplitCache().open_split(open_store(table), split).searcher.num_segments == 1
+    assert (ids(table), matching(table, "disk")) == (list(range(360)), before)
 
 
 def test_what_a_merge_takes(tmp_path: Path) -> None:

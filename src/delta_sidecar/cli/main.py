@@ -1308,6 +1308,14 @@ def follow_command(
 @option(
     "--most-results", type=click.IntRange(min=1), metavar="N", section=_SPLITS, help="Make so many new splits, at most."
 )
+@option(
+    "--most-segments",
+    type=click.IntRange(min=1),
+    default=100,
+    metavar="N",
+    section=_SPLITS,
+    help="Join the parts of a split with more (100).",
+)
 @arguments.where
 @_dry_run
 @arguments.as_json

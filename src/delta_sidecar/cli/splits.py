@@ -191,7 +191,13 @@ def _follow_facts(done: FollowReport) -> Iterator[tuple[str, str]]:
 
 
 def merge(
-    place: Place, target_size: str, most_inputs: int, most_results: int | None, where: str | None, dry_run: bool
+    place: Place,
+    target_size: str,
+    most_inputs: int,
+    most_results: int | None,
+    most_segments: int,
+    where: str | None,
+    dry_run: bool,
 ) -> None:
     """Merge splits and print what became of them."""
     size = bytes_of(target_size, "target size")
@@ -201,6 +207,7 @@ def merge(
             target_size=size,
             most_inputs=most_inputs,
             most_results=most_results,
+            most_segments=most_segments,
             where=where,
             dry_run=dry_run,
             storage_options=place.storage_options or None,

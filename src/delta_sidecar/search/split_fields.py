@@ -1,7 +1,7 @@
 """Which columns a split indexes, and how: chosen once for a table, kept in its log, made into the engine's schema.
 
-Lean unless told otherwise: a text is indexed and not kept; numbers and times are looked up, filtered and given back
-from one copy of them. The engine's own dates are cut to seconds, and its unsigned numbers stop its writer, so times are
+Lean unless told otherwise: a text is indexed and not kept; numbers and times are filtered and given back from one
+column of them. The engine's own dates are cut to seconds, and its unsigned numbers stop its writer, so times are
 whole microseconds, dates are days, and no field is unsigned.
 """
 
@@ -78,7 +78,7 @@ class SplitField(Struct, frozen=True, omit_defaults=True):
     stored: bool = False
     """The value is kept, and comes back with a hit."""
     indexed: bool = True
-    """A value can be looked up."""
+    """The rows of each value are listed; numbers are found in their column instead."""
     fast: bool = False
     """There is a column of the values: ranges, sorting, aggregations; numbers and times also come back from it."""
     positions: bool = True
@@ -330,7 +330,9 @@ def _filterable(name: str, data_type: DataType, field: str, is_kept: bool, is_fa
         )
     if kind == KEYWORD:
         return SplitField(name, kind, "string", field, "raw", stored=True, fast=is_fast, positions=False)
-    return SplitField(name, kind, str(data_type), field, stored=is_kept, fast=True, positions=False)
+    # A column of numbers answers ranges, and one value is a range; lists of the rows of each would double a lean index.
+    is_indexed = kind == BOOLEAN
+    return SplitField(name, kind, str(data_type), field, stored=is_kept, indexed=is_indexed, fast=True, positions=False)
 
 
 def _check_time(name: str, fields: Sequence[SplitField]) -> None:

@@ -1,8 +1,8 @@
 """Merge small splits into larger ones, without dividing a text into words again.
 
-The segments of the inputs are put into one index by a list that names them all; the engine then merges those of about
-the same size, from eight on. The new split is written before the commit that replaces its inputs. If one of them was
-removed meanwhile, what is there then is planned anew.
+The segments of the inputs are put into one index by a list that names them all. That is all, unless there are many:
+then the engine merges those of about the same size, from eight on. The new split is written before the commit that
+replaces its inputs. If one of them was removed meanwhile, what is there then is planned anew.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
 
 TARGET: Final = 1 << 30
+MOST_SEGMENTS: Final = 100
 _HEAP: Final = 15_000_000
 """The engine's least: nothing is indexed here."""
 _ROUNDS: Final = 20
@@ -75,6 +76,7 @@ def merge_splits(
     target_size: int = TARGET,
     most_inputs: int = 1000,
     most_results: int | None = None,
+    most_segments: int = MOST_SEGMENTS,
     where: str | Filters | None = None,
     dry_run: bool = False,
     options: Mapping[str, Any] | SearchOptions | None = None,
@@ -90,6 +92,8 @@ def merge_splits(
         target_size: Bytes that a split should have; those that have it already are left as they are.
         most_inputs: How many splits become one, at most.
         most_results: How many merges are done, at most: those of the most splits first.
+        most_segments: The engine merges the segments of a split that has more of them. Fewer make a split smaller and
+            searches a little faster, and cost several times as much to make.
         where: Only splits that may hold a matching row: a condition on partition columns, for instance.
         dry_run: Only report.
         options: Settings by the names of note 004.
@@ -114,9 +118,10 @@ def merge_splits(
         >>> [split.numRecords for split in SearchTable("logs").splits()]
         [3]
     """
-    if target_size < 1 or most_inputs < 2 or (most_results is not None and most_results < 1):
-        raise OptionError("a merge needs a target size and results of 1 or more, and 2 inputs or more")
-    run = _Merging(store_of(table, storage_options, SearchOptions.of(options)), options, progress or (lambda _: None))
+    if target_size < 1 or most_inputs < 2 or most_segments < 1 or (most_results is not None and most_results < 1):
+        raise OptionError("a merge needs a target size, segments and results of 1 or more, and 2 inputs or more")
+    store = store_of(table, storage_options, SearchOptions.of(options))
+    run = _Merging(store, options, progress or (lambda _: None), most_segments)
     return run.merge(target_size, most_inputs, most_results, where, dry_run)
 
 
@@ -157,6 +162,7 @@ class _Merging:
     store: Store
     options: Mapping[str, Any] | SearchOptions | None
     progress: Callable[[str], None]
+    most_segments: int = MOST_SEGMENTS
     merged: int = 0
     added: int = 0
     conflicts: int = 0
@@ -204,7 +210,8 @@ class _Merging:
                 self._skip(split, reason)
             if len(inputs) < 2:
                 return None
-            merged_index(inputs, folder / "index")
+            if segment_count(folder / "index") > self.most_segments:
+                merged_index(inputs, folder / "index")
             result = stored_split(
                 self.store, folder / "index", folder / "split", inputs[0].partitionValues, merged_facts(inputs)
             )
@@ -281,6 +288,11 @@ def linked(store: Store, splits: Sequence[Split], folder: Path) -> tuple[list[Sp
         (folder / META).write_bytes(msgspec.json.encode({**meta, "segments": segments}))
         (folder / ".managed.json").write_bytes(msgspec.json.encode([*names, META]))
     return good, damaged
+
+
+def segment_count(folder: Path) -> int:
+    """How many segments an index has."""
+    return len(msgspec.json.decode((folder / META).read_bytes())["segments"])
 
 
 def _check_opens(folder: Path, split: Split) -> None:

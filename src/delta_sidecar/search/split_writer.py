@@ -42,7 +42,7 @@ from delta_sidecar.search.split_file import SUFFIX, SplitFooter, write_split_fil
 from delta_sidecar.search.table import present_ms
 from delta_sidecar.storage.store import Store
 
-HEAP: Final = 60_000_000
+HEAP: Final = 40_000_000
 """Bytes of postings that the engine holds before it writes a segment. Its least is 15,000,000."""
 _ROWS: Final = 4096
 """Rows that are Python values at a time."""
