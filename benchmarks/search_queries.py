@@ -101,7 +101,7 @@ def make_lines(place: Path, count: int) -> None:
 
 def prepared(count: int) -> Path:
     """The lines, the splits and SQLite's index, made once."""
-    place = tables_dir() / f"lines-{count}-1"
+    place = tables_dir() / f"lines-{count}-2"
     if (place / "done").exists():
         return place
     shutil.rmtree(place, ignore_errors=True)

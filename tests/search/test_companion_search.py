@@ -230,5 +230,8 @@ def test_the_command_searches_a_delta_table(lines: Lines) -> None:
     rows = [row for row in with_word(lines.rows(), "disk") if row["host"] == "web-1" and row["id"] < 4 * PER_FILE]
     assert [hit["id"] for hit in done.objects] == [row["id"] for row in rows[:2]]
     assert "note: the companion is behind version" in done.err
+    follow(lines.root, lines.root.parent / "elsewhere", **CHOICE)
+    other = invoke("search", lines.root, "disk", "--search", lines.root.parent / "elsewhere", "--count", "--json")
+    assert other.objects == [{"count": len(with_word(lines.rows(), "disk"))}]
     counted = invoke("search", lines.root, "disk", "--count")
     assert "note: the companion is behind" in counted.err

@@ -143,6 +143,8 @@ def test_a_page_of_another_search_is_refused(table: SearchTable, cache: SplitCac
         ("disk", "region = 'us' AND ratio IS NULL", lambda row: row["ratio"] is None and region_of(row["id"]) == "us"),
         ("disk", "NOT (region = 'us' OR ok)", lambda row: region_of(row["id"]) == "eu" and not row["ok"]),
         ("disk", "ts < '2026-01-01T00:00:05Z'", lambda row: row["ts"] < BEGIN + timedelta(seconds=5)),
+        ("disk", "id IN (3, 4, 5, 77, 401, 402)", lambda row: row["id"] in (3, 4, 5, 77, 401, 402)),
+        ("disk", "id NOT IN (3, 4, 5, 77)", lambda row: row["id"] not in (3, 4, 5, 77)),
         ("disk host:web-3", None, lambda row: row["host"] == "web-3"),
         ("disk region:us", None, lambda row: region_of(row["id"]) == "us"),
         ("disk -region:u*", None, lambda row: region_of(row["id"]) == "eu"),

@@ -166,6 +166,14 @@ _COUNTS = "Counts"
     help="Hits of a page (default: 20).",
 )
 @arguments.columns
+@option(
+    "--search",
+    "place",
+    metavar="DIR",
+    section=arguments.WHAT,
+    shell_complete=arguments.complete_place,
+    help="Where the companion is, if not below the table.",
+)
 @option("--best", is_flag=True, section=arguments.WHAT, help="Best first, by score, instead of newest first.")
 @option("--after", metavar="PAGE", section=arguments.WHAT, help="Go on behind the page before, which names it.")
 @option("--count", is_flag=True, section=_COUNTS, help="Only say how many rows match.")
@@ -182,6 +190,7 @@ def search(
     where: str | None,
     limit: int,
     columns: list[str] | None,
+    place: str | None,
     best: bool,
     after: str | None,
     count: bool,
@@ -204,7 +213,7 @@ def search(
         from delta_sidecar.search import open_search
 
         sink = sink_of(json, output, file_format)
-        opened = open_search(table, version, secrets)
+        opened = open_search(table, version, secrets, search=place)
         if count:
             searching.print_count(opened, query, where, json)
         elif histogram is not None:

@@ -130,9 +130,12 @@ class _Where:
         field = self._field(column)
         if field.kind in (TEXT, KEYWORD):
             return Lookup(self._keyword(column, "IN").engine_name, tuple(map(str, values)))
-        if field.kind in (BOOLEAN, FLOAT) or not field.indexed:
+        if field.kind in (BOOLEAN, FLOAT):
             return AnyOf(tuple(self._compared(column, "=", value) for value in values))
-        return Lookup(field.engine_name, tuple(value for value in values if isinstance(value, int)))
+        numbers = sorted({value for value in values if isinstance(value, int)})
+        if field.indexed:
+            return Lookup(field.engine_name, tuple(numbers))
+        return AnyOf(tuple(Interval(field.engine_name, low, high) for low, high in _runs(numbers)))
 
     def _present(self, column: Column) -> Plan:
         field = self._field(column)
@@ -159,6 +162,17 @@ class _Where:
         if field.kind != KEYWORD or field.analyzer != "raw":
             raise QueryError(f"{column} {op} …: {column} is divided into words, so {op} cannot be answered; {_HOW}")
         return field
+
+
+def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Sorted numbers as ranges without gaps."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] + 1 == number:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
 
 
 _HOW: Final = "search for words in the query, or build the splits with this column among the filters"
