@@ -119,6 +119,11 @@ change-cases: setup ## Compare our change feed with Spark's after CASES random h
 	DELTA_SIDECAR_CHANGE_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
 	  tests/integration/spark/test_changes.py $(PYTEST_ARGS)
 
+.PHONY: query-cases
+query-cases: CASES = 2000
+query-cases: $(VENV)/.installed ## Ask CASES random queries (2000) in each analyzer, and compare with a matcher in plain Python
+	DELTA_SIDECAR_QUERY_CASES=$(CASES) $(BIN)/python -m pytest tests/search/test_queries.py -k model $(PYTEST_ARGS)
+
 .PHONY: sync-cases
 sync-cases: CASES = 20
 sync-cases: setup ## Sync a table by every strategy after CASES random histories (20), and compare all rows
@@ -136,6 +141,12 @@ native: $(VENV)/.installed ## Build the native library into build/native, and ru
 native-cases: $(VENV)/.installed ## Compare the native reader with ours on CASES random logs, indexes and predicates (10000)
 	DELTA_SIDECAR_EXAMPLES=$(CASES) DELTA_SIDECAR_NATIVE_CALLS=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) \
 	  tests/native/test_cases.py tests/native/test_interface.py $(PYTEST_ARGS)
+
+.PHONY: companion-cases
+companion-cases: CASES = 20
+companion-cases: setup ## Compare a companion with scans after CASES random histories (20) of its table
+	DELTA_SIDECAR_COMPANION_CASES=$(CASES) DELTA_SIDECAR_TEST_JVM=-XX:+UseSerialGC $(BIN)/python -m pytest \
+	  tests/integration/spark/test_companion.py $(PYTEST_ARGS)
 
 .PHONY: races
 races: setup ## Many writers on one table, killed at random, ROUNDS times (20): every row exactly once
@@ -190,6 +201,14 @@ bench-ingest: setup ## Measure the ingest of 10 million rows beside Spark's own 
 .PHONY: bench-changes
 bench-changes: setup ## Measure our change reader beside Spark's feed, on commits of a million changed rows
 	$(BIN)/python -m benchmarks.changes
+
+.PHONY: bench-search
+bench-search: $(VENV)/.installed ## Measure building splits of N lines (1000000), and merging 64 of them
+	$(BIN)/python -m benchmarks.search_build --lines $(N)
+
+.PHONY: bench-search-queries
+bench-search-queries: $(VENV)/.installed ## Measure search in N lines (1000000) beside DuckDB's LIKE, tantivy alone and SQLite FTS5
+	$(BIN)/python -m benchmarks.search_queries --lines $(N)
 
 .PHONY: bench-sync
 bench-sync: setup ## Measure a sync of ROWS rows (1000000), 1 % changed, beside feed, window and MERGE by hand

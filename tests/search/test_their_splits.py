@@ -18,7 +18,8 @@ from delta_sidecar import (  # noqa: E402
     UnsupportedTypeError,
 )
 from delta_sidecar.search import SearchTable, Split, append, create_table, their_rows  # noqa: E402
-from delta_sidecar.search.their_splits import bundle_files, open_split  # noqa: E402
+from delta_sidecar.search.split_file import read_split_list  # noqa: E402
+from delta_sidecar.search.their_splits import open_split  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from tests.golden import WHY_NO_SEARCH, golden_search_names, golden_search_root  # noqa: E402
 from tests.search.made import schema  # noqa: E402
@@ -104,7 +105,7 @@ def test_a_long_footer_is_read_in_two_steps(made: Path, tmp_path: Path) -> None:
     data = bundle(tmp_path / "index", hotcache=b"c" * 200_000)
     (made / "b.split").write_bytes(data)
     store = open_store(made)
-    assert bundle_files(store, "b.split").keys() == bundle_files(store, "a.split").keys()
+    assert read_split_list(store, "b.split").files.keys() == read_split_list(store, "a.split").files.keys()
     with open_split(store, "b.split") as opened:
         assert opened.searcher.num_docs == 10
 

@@ -8,7 +8,7 @@ whole, larger ones in batches, so no file is ever held whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -51,10 +51,13 @@ class RowReader:
         sources: Sources,
         step: ArrowStep | None = None,
         metrics: ReadMetrics | None = None,
+        choose: Callable[[DataFile], DeletedRows | ChosenRows | None] | None = None,
     ) -> None:
+        """`choose` says which rows of a file are wanted, instead of its deletion vector."""
         self._request = request
         self._sources = sources
         self._step = step
+        self._choose = choose
         self._columns_by_schema = _ColumnsBySchema(request)
         self.metrics = metrics or ReadMetrics()
 
@@ -99,6 +102,8 @@ class RowReader:
 
     def _choice(self, file: DataFile) -> DeletedRows | ChosenRows | None:
         """Which rows of a file are wanted; None for all."""
+        if self._choose is not None:
+            return self._choose(file)
         if file.only_in is None:
             return deleted_rows_of(file.deletion_vector, self._sources)
         return chosen_rows_of(file.only_in, file.deletion_vector, self._sources)

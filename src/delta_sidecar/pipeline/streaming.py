@@ -216,7 +216,7 @@ class _Step:
         spark = batch.sparkSession
         if not self.known:
             # Numbers count within one checkpoint: those of another under the same name are other batches.
-            self.known.append(f"{self.app_id or 'delta-sidecar-ingest'}-{_query_id(spark, self.checkpoint)}")
+            self.known.append(f"{self.app_id or 'delta-sidecar-ingest'}-{query_id(spark, self.checkpoint)}")
         summary = ingest_batch(spark, self._input(batch), self.settings, (self.known[0], batch_id))
         if self.on_batch is not None:
             self.on_batch(summary)
@@ -227,7 +227,7 @@ class _Step:
         return Rows.of(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
 
 
-def _query_id(spark: SparkSession, checkpoint: str) -> str:
+def query_id(spark: SparkSession, checkpoint: str) -> str:
     """The query's id, from where Spark keeps it: the same after a restart, another with another checkpoint."""
     with spark_failures(f"{checkpoint}: the stream's own metadata cannot be read"):
         text = spark.read.text(f"{checkpoint}/metadata").first()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.log.actions import Metadata, Protocol
@@ -26,7 +26,12 @@ from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import has_scheme, parse_location, resolve_log_path
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from delta_sidecar.predicates.predicate_tuples import Filters
+    from delta_sidecar.search.query import Query
+    from delta_sidecar.search.searching import SearchHits
+    from delta_sidecar.search.split_cache import SplitCache
     from delta_sidecar.values.types import StructType
 
 _OF_A_COMMIT = 500
@@ -158,6 +163,122 @@ class SearchTable:
 
         predicate = bind_predicate(where, self.schema(), self.partition_columns)
         return pruned(self.state.splits, predicate, self.metadata.properties.get(TIME_COLUMN))
+
+    def search(
+        self,
+        query: str | Query,
+        where: str | Filters | None = None,
+        *,
+        limit: int | None = 20,
+        order: Literal["newest", "best"] = "newest",
+        columns: Sequence[str] | None = None,
+        highlight: bool | tuple[str, str] = False,
+        after: str | None = None,
+        cache: SplitCache | None = None,
+    ) -> SearchHits:
+        """The rows that a query finds, with their scores.
+
+        Splits are left out by partition, by minimum and maximum and by time before they are opened. `newest` opens
+        them from the latest on and stops when the page is full; `best` opens all that may hold a hit. A score rests on
+        how frequent the words are within its split, so scores of several splits are alike, not exactly comparable.
+
+        Args:
+            query: The query, such as `error AND "disk full" host:web-7`; see the guide for the language.
+            where: A predicate that hits must fulfil, too, on indexed and partition columns.
+            limit: Hits of a page; None is a stream of all hits, newest split first.
+            order: `newest` first, by the time column, or in the order of the log where there is none; or `best` first.
+            columns: Columns of the rows; those that the splits can give back if not given.
+            highlight: Whether to add `highlight`, the stored texts with `**` around what was found, or with two other
+                marks.
+            after: `SearchHits.next_page` of the page before. The search goes on at the version of that page.
+            cache: Where splits are unpacked; the cache of the process if not given.
+
+        Raises:
+            QueryError: The query cannot be parsed, or the fields of the table cannot answer it.
+            PredicateError: The predicate cannot be parsed, or does not fit the schema.
+            UnknownColumnError: There is no such column.
+            PositionError: The page belongs to another search.
+            OptionError: The limit or the order is none.
+            UnsupportedFeatureError: Another program made the splits, and words cannot be looked up in them.
+            CorruptTableError: The log or a split is broken.
+            StorageError: The store cannot be reached.
+        """
+        from delta_sidecar.search.searching import search
+
+        how: dict[str, Any] = {"limit": limit, "order": order, "columns": columns, "highlight": highlight}
+        return search(self, query, where, **how, after=after, cache=cache)
+
+    def count(
+        self, query: str | Query = "*", where: str | Filters | None = None, *, cache: SplitCache | None = None
+    ) -> int:
+        """How many rows a query finds.
+
+        Args:
+            query: The query, as of `search`.
+            where: A predicate that hits must fulfil, too.
+            cache: Where splits are unpacked.
+
+        Raises:
+            QueryError: The query cannot be parsed, or the fields of the table cannot answer it.
+            DeltaSidecarError: As of `search`.
+        """
+        from delta_sidecar.search.aggregations import count
+        from delta_sidecar.search.prepared_search import PreparedSearch
+
+        return count(PreparedSearch(self, query, where, cache))
+
+    def histogram(
+        self,
+        interval: str,
+        query: str | Query = "*",
+        where: str | Filters | None = None,
+        *,
+        cache: SplitCache | None = None,
+    ) -> pa.Table:
+        """How many rows fall into each span of the time column; spans without any are left out.
+
+        Args:
+            interval: The length of a span: `30s`, `15m`, `1h`, `1d`. Spans are counted from 1970-01-01 UTC.
+            query: The query, as of `search`.
+            where: A predicate that hits must fulfil, too.
+            cache: Where splits are unpacked.
+
+        Raises:
+            OptionError: The interval is none.
+            QueryError: The query cannot be answered, there is no time column, or there are too many spans.
+            DeltaSidecarError: As of `search`.
+        """
+        from delta_sidecar.search.aggregations import histogram
+        from delta_sidecar.search.prepared_search import PreparedSearch
+
+        return histogram(PreparedSearch(self, query, where, cache), interval)
+
+    def top_terms(
+        self,
+        column: str,
+        query: str | Query = "*",
+        where: str | Filters | None = None,
+        *,
+        limit: int = 10,
+        cache: SplitCache | None = None,
+    ) -> pa.Table:
+        """The most frequent values of a column among the rows that a query finds; of a text, its words.
+
+        Args:
+            column: A text, a whole number, a boolean or a partition column.
+            query: The query, as of `search`.
+            where: A predicate that hits must fulfil, too.
+            limit: How many.
+            cache: Where splits are unpacked.
+
+        Raises:
+            QueryError: The query cannot be answered, or the column has too many values to be counted exactly.
+            DeltaSidecarError: As of `search`.
+        """
+        from delta_sidecar.search.aggregations import top_terms
+        from delta_sidecar.search.prepared_search import PreparedSearch
+
+        return top_terms(PreparedSearch(self, query, where, cache), column, limit)
 
     def merge_candidates(self, now_ms: int | None = None) -> list[Split]:
         """The live splits that merges may touch: without those that one skipped and that still cool down.

@@ -25,8 +25,6 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import (
     CorruptDataError,
-    MissingDataError,
-    ObjectNotFoundError,
     UnsupportedFeatureError,
     UnsupportedTypeError,
     needs_extra,
@@ -35,9 +33,10 @@ from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.expression import Compare, Expression, columns_of, conjuncts
 from delta_sidecar.search.actions import Split
+from delta_sidecar.search.split_file import read_split_list, unpack_split
 from delta_sidecar.search.split_pruning import NULL_PARTITION
 from delta_sidecar.search.table import SearchTable
-from delta_sidecar.storage.store import ByteRange, Store
+from delta_sidecar.storage.store import Store
 from delta_sidecar.values.comparison import INTEGERS
 from delta_sidecar.values.partition_values import partition_column
 from delta_sidecar.values.types import PrimitiveType, StructField, arrow_type
@@ -45,12 +44,6 @@ from delta_sidecar.values.types import PrimitiveType, StructField, arrow_type
 if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
 
-_MAGIC: Final = bytes.fromhex("aebe1218")
-_VERSION: Final = 1
-_HEAD: Final = 8
-"""Bytes before the list of files: the magic and the version."""
-_TAIL: Final = 64 << 10
-"""Bytes read from the end of a split of which the log does not say where its footer begins."""
 _SSTABLE: Final = "SSTable"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTHS: Final[dict[str, Any]] = {
@@ -115,7 +108,9 @@ class OpenSplit:
         """Columns of the documents for which the predicate is true."""
         documents = self._documents(predicate)
         filled = [
-            _partition(split, column, len(documents)) if column.name in partitions else self._column(documents, column)
+            partition_array(split, column, len(documents))
+            if column.name in partitions
+            else self._column(documents, column)
             for column in columns
         ]
         batch = pa.RecordBatch.from_arrays(filled, names=[column.name for column in columns])
@@ -225,7 +220,8 @@ def _days(value: Any) -> int | None:
     return (date(value.year, value.month, value.day) - _EPOCH.date()).days
 
 
-def _partition(split: Split, column: StructField, count: int) -> pa.Array:
+def partition_array(split: Split, column: StructField, count: int) -> pa.Array:
+    """The value of a partition column, for each of so many rows of a split."""
     text = split.partitionValues.get(column.name)
     maps = [{column.name: None if text == NULL_PARTITION else text}] * count
     batch = arrays.record_batch({"partition_values": maps}, FILE_SCHEMA)
@@ -242,10 +238,9 @@ def open_split(store: Store, path: str, split: Split | None = None) -> Iterator[
         import tantivy
     except ImportError:
         raise needs_extra("reading splits", "tantivy", "search") from None
-    files = bundle_files(store, path, split)
+    listed = read_split_list(store, path, split)
     with _unpacked() as folder:
-        for name, data in zip(files, store.get_ranges(path, list(files.values())), strict=True):
-            (Path(folder) / name).write_bytes(data)
+        unpack_split(store, listed, Path(folder))
         try:
             meta = msgspec.json.decode((Path(folder) / "meta.json").read_bytes())
             fields = {field["name"]: field for field in meta["schema"]}
@@ -269,59 +264,3 @@ def _unpacked() -> Iterator[str]:
             shutil.rmtree(folder, ignore_errors=True)
             if not os.path.exists(folder):
                 break
-
-
-def bundle_files(store: Store, path: str, split: Split | None = None) -> dict[str, ByteRange]:
-    """Where the files of a bundle are."""
-    try:
-        size = split.size if split is not None and split.size else store.head(path).size
-        start = split.footerStartOffset if split is not None else None
-        start = start if start is not None and 0 <= start < size else max(0, size - _TAIL)
-        tail = bytes(store.get_range(path, start, size - start))
-        wanted = _footer_length(tail, path)
-        if wanted > len(tail):
-            tail = bytes(store.get_range(path, max(0, size - wanted), min(size, wanted)))
-    except ObjectNotFoundError:
-        raise MissingDataError(f"the split {path} is missing; perhaps it was purged") from None
-    return _files(tail, size, path)
-
-
-def _number(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 4], "little")
-
-
-def _footer_length(tail: bytes, path: str) -> int:
-    """Bytes from the beginning of the list to the end of the file; more than the tail has if the list is not in it."""
-    if len(tail) < 2 * 4 + _HEAD:
-        raise CorruptDataError(f"{path} is too short to be a split")
-    list_end = len(tail) - 4 - _number(tail, len(tail) - 4)
-    if list_end < 4:
-        return len(tail) - list_end + _TAIL
-    return len(tail) - list_end + 4 + _number(tail, list_end - 4)
-
-
-def _files(tail: bytes, size: int, path: str) -> dict[str, ByteRange]:
-    list_end = len(tail) - 4 - _number(tail, len(tail) - 4)
-    begin = list_end - 4 - _number(tail, list_end - 4) if list_end >= 4 else -1
-    head = tail[begin : begin + _HEAD] if begin >= 0 else b""
-    if head[:4] != _MAGIC:
-        raise CorruptDataError(f"{path} is not a split: its footer is not where it should be")
-    if _number(head, 4) != _VERSION:
-        raise UnsupportedFeatureError(f"{path} is a bundle of version {_number(head, 4)}; known is {_VERSION}")
-    try:
-        listed = msgspec.json.decode(tail[begin + _HEAD : list_end - 4], type=_FileList)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptDataError(f"{path} has a broken list of files ({error})") from None
-    for name, place in listed.files.items():
-        if "/" in name or "\\" in name or name in ("", ".", "..") or not 0 <= place.start <= place.end <= size:
-            raise CorruptDataError(f"{path} lists a file {name!r} that cannot be in it")
-    return {name: ByteRange(place.start, place.end - place.start) for name, place in listed.files.items()}
-
-
-class _Place(msgspec.Struct):
-    start: int
-    end: int
-
-
-class _FileList(msgspec.Struct):
-    files: dict[str, _Place]

@@ -212,12 +212,7 @@ def append(
         >>> append("logs", [Split(path="part-0.split", size=10, numRecords=2)]).version
         1
     """
-    added = list(splits)
-
-    def plan(snapshot: Snapshot) -> Sequence[tuple[str, Wire]] | None:
-        return _adds(snapshot, added) or None
-
-    return _Writer(table, storage_options, options).commit("append", plan, info)
+    return commit_splits(table, splits, info=info, options=options, storage_options=storage_options)
 
 
 def overwrite(
@@ -252,15 +247,36 @@ def overwrite(
         >>> commit.version, commit.removed, commit.added
         (2, 2, 1)
     """
+    return commit_splits(table, splits, overwrites=True, info=info, options=options, storage_options=storage_options)
+
+
+def commit_splits(
+    table: Place,
+    splits: Iterable[Split],
+    is_there: Callable[[Snapshot], bool] = lambda _: False,
+    *,
+    overwrites: bool = False,
+    info: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | SearchOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> SearchCommit:
+    """Add splits, in place of all others if wanted, unless the version that they would be added to has them already:
+    `is_there` is asked at every attempt. The other arguments and errors are those of `append`."""
     added = list(splits)
 
-    def plan(snapshot: Snapshot) -> Sequence[tuple[str, Wire]]:
-        state, new = state_of(snapshot), _adds(snapshot, added)
+    def plan(snapshot: Snapshot) -> Sequence[tuple[str, Wire]] | None:
+        if is_there(snapshot):
+            return None
+        new = _adds(snapshot, added)
+        if not overwrites:
+            return new or None
+        state = state_of(snapshot)
         kept = set(state.keys.keys(added))
         gone = [split for key, split in state.by_key.items() if key not in kept]
         return [*_removes(gone, present_ms(), data_change=True), *new]
 
-    return _Writer(table, storage_options, options).commit("overwrite", plan, info)
+    name = "overwrite" if overwrites else "append"
+    return _Writer(table, storage_options, options).commit(name, plan, info)
 
 
 def replace(
@@ -270,6 +286,7 @@ def replace(
     *,
     data_change: bool = False,
     info: Mapping[str, Any] | None = None,
+    check: Callable[[SearchState], None] | None = None,
     options: Mapping[str, Any] | SearchOptions | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SearchCommit:
@@ -281,6 +298,7 @@ def replace(
         added: The splits in their place; none, to drop the others.
         data_change: Whether the rows of the table change, as when a partition is dropped.
         info: More for `commitInfo`.
+        check: Called at every attempt with the state of the table; it may raise `ConflictError`.
         options: Settings by the names of note 004.
         storage_options: Credentials and settings of the object store.
 
@@ -305,6 +323,8 @@ def replace(
     def plan(snapshot: Snapshot) -> Sequence[tuple[str, Wire]] | None:
         state = state_of(snapshot)
         gone = [_live(state, path) for path in paths]
+        if check is not None:
+            check(state)
         return [*_removes(gone, present_ms(), data_change), *_adds(snapshot, new)] or None
 
     return _Writer(table, storage_options, options).commit("drop" if data_change and not new else "merge", plan, info)

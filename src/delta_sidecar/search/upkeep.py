@@ -1,0 +1,392 @@
+"""Look after a search table: drop partitions, take out splits that are lost, fetch splits ahead, find what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from delta_sidecar.errors import (
+    ConflictError,
+    CorruptDataError,
+    CorruptLogError,
+    OptionError,
+    PredicateError,
+    StorageError,
+    UnsupportedFeatureError,
+)
+from delta_sidecar.log.discovery import list_log
+from delta_sidecar.predicates.binding import bind_predicate
+from delta_sidecar.predicates.evaluation import matching
+from delta_sidecar.predicates.expression import columns_of
+from delta_sidecar.search.actions import Split
+from delta_sidecar.search.checkpoints import open_checkpoint
+from delta_sidecar.search.dialect import LOG_DIRECTORY, SEARCH
+from delta_sidecar.search.options import SearchOptions
+from delta_sidecar.search.split_cache import SplitCache, shared_splits
+from delta_sidecar.search.split_file import SUFFIX, read_split_list, unpack_split
+from delta_sidecar.search.table import SearchTable, present_ms, store_of
+from delta_sidecar.search.their_splits import partition_array
+from delta_sidecar.search.transactions import Place, SearchCommit, replace
+from delta_sidecar.storage.store import Store
+from delta_sidecar.texts import counted, sized
+
+if TYPE_CHECKING:
+    from delta_sidecar.predicates.predicate_tuples import Filters
+
+_ATTEMPTS: Final = 20
+_THREADS: Final = 4
+_SMALL: Final = 10 << 20
+_MANY_SMALL: Final = 50
+
+
+def drop_partitions(
+    table: Place,
+    where: str | Filters,
+    *,
+    dry_run: bool = False,
+    options: Mapping[str, Any] | SearchOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> tuple[SearchCommit | None, list[Split]]:
+    """Remove the splits of whole partitions from a table. Their files stay until `purge`.
+
+    Args:
+        table: The table.
+        where: A condition on partition columns alone.
+        dry_run: Only say which.
+        options: Settings by the names of note 004.
+        storage_options: Credentials and settings of the object store.
+
+    Returns:
+        The commit, None if there was nothing to do; and the splits.
+
+    Raises:
+        PredicateError: The condition names another column, or cannot be parsed.
+        ConflictError: Other writers committed first at every attempt.
+        UnsupportedFeatureError: The table needs a writer feature that is unknown.
+        CorruptTableError: The log is broken.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from delta_sidecar.search import build_splits, drop_partitions
+        >>> lines = pa.table({"day": ["mon", "tue"], "body": ["disk full", "disk replaced"]})
+        >>> _ = build_splits(lines, "logs", text=["body"], partition_columns=["day"])
+        >>> commit, dropped = drop_partitions("logs", "day = 'mon'")
+        >>> commit.version, [split.partitionValues for split in dropped]
+        (2, [{'day': 'mon'}])
+    """
+    store = store_of(table, storage_options, SearchOptions.of(options))
+    for _ in range(_ATTEMPTS):
+        opened = SearchTable(store, options=options)
+        splits = _in_partitions(opened, where)
+        if dry_run or not splits:
+            return None, splits
+        try:
+            return replace(store, [s.path for s in splits], [], data_change=True, options=options), splits
+        except ConflictError:
+            continue
+    raise ConflictError(f"partitions of {store.root_uri} were not dropped: other writers were faster; run it again")
+
+
+def _in_partitions(table: SearchTable, where: str | Filters) -> list[Split]:
+    """The splits for whose partition values a condition is true. Unlike pruning, which keeps what it cannot rule out,
+    this is exact."""
+    predicate = bind_predicate(where, table.schema(), table.partition_columns)
+    if predicate is None:
+        raise PredicateError("a condition is needed: which partitions are to be dropped")
+    columns = {column.fields[0].name: column for column in columns_of(predicate)}
+    for name, column in columns.items():
+        if not column.is_partition:
+            known = ", ".join(table.partition_columns) or "none"
+            raise PredicateError(f"{name} is no partition column; only whole partitions can be dropped (by {known})")
+    chosen = []
+    for split in table.splits():
+        values = [partition_array(split, column.fields[0], 1) for column in columns.values()]
+        batch = pa.RecordBatch.from_arrays(values, names=list(columns))
+        if matching(predicate, batch)[0].as_py():
+            chosen.append(split)
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A live split whose file is missing or damaged."""
+
+    path: str
+    rows: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What `repair` found and did.
+
+    Example:
+        >>> from delta_sidecar.search import create_table, repair
+        >>> _ = create_table("logs", '{"type":"struct","fields":[]}')
+        >>> report = repair("logs")
+        >>> report.checked, report.lost
+        (0, ())
+    """
+
+    checked: int
+    lost: tuple[Lost, ...]
+    version: int | None = None
+    """The version that took them out."""
+    dry_run: bool = False
+
+
+def repair(
+    table: Place,
+    *,
+    whole: bool = False,
+    dry_run: bool = False,
+    options: Mapping[str, Any] | SearchOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> RepairReport:
+    """Take splits out of a table whose files are missing or damaged: queries fail on them. Their rows are lost to
+    search until they are indexed again.
+
+    Args:
+        table: The table.
+        whole: Read every split and compare its checksums; otherwise only its list of files is read.
+        dry_run: Only report.
+        options: Settings by the names of note 004.
+        storage_options: Credentials and settings of the object store.
+
+    Raises:
+        ConflictError: Other writers committed first at every attempt.
+        UnsupportedFeatureError: The table needs a writer feature that is unknown.
+        CorruptTableError: The log is broken.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from pathlib import Path
+        >>> from delta_sidecar.search import SearchTable, build_splits, repair
+        >>> _ = build_splits(pa.table({"body": ["disk full"]}), "logs", text=["body"])
+        >>> next(Path("logs").glob("*.split")).unlink()
+        >>> [lost.rows for lost in repair("logs").lost], SearchTable("logs").splits()
+        ([1], [])
+    """
+    store = store_of(table, storage_options, SearchOptions.of(options))
+    for _ in range(_ATTEMPTS):
+        opened = SearchTable(store, options=options)
+        splits = opened.splits()
+        reasons = _damages(opened, splits, whole)
+        lost = tuple(
+            Lost(split.path, split.numRecords, reason) for split, reason in zip(splits, reasons, strict=True) if reason
+        )
+        if dry_run or not lost:
+            return RepairReport(len(splits), lost, dry_run=dry_run)
+        try:
+            info = {"repaired": len(lost)}
+            paths = [one.path for one in lost]
+            commit = replace(store, paths, [], data_change=True, info=info, options=options)
+        except ConflictError:
+            continue
+        return RepairReport(len(splits), lost, commit.version)
+    raise ConflictError(f"{store.root_uri} was not repaired: other writers were faster; run it again")
+
+
+def _damages(table: SearchTable, splits: Sequence[Split], whole: bool) -> list[str | None]:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda split: damage_of(table, split, whole), splits))
+
+
+def damage_of(table: SearchTable, split: Split, whole: bool) -> str | None:
+    """What is wrong with the file of a split; None if nothing is."""
+    store, path = table.store, table.split_path(split)
+    try:
+        listed = read_split_list(store, path, split)
+        if whole:
+            with TemporaryDirectory(prefix="verify-") as folder:
+                unpack_split(store, listed, Path(folder))
+    except (CorruptDataError, UnsupportedFeatureError) as error:
+        return str(error)
+    except StorageError:
+        size = store.head(path).size
+        if size == split.size:
+            raise
+        return f"{path} has {size} bytes, the log says {split.size}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PrewarmReport:
+    """What `prewarm` fetched.
+
+    Example:
+        >>> from delta_sidecar.search import create_table, prewarm
+        >>> _ = create_table("logs", '{"type":"struct","fields":[]}')
+        >>> prewarm("logs").splits
+        0
+    """
+
+    splits: int
+    fetched: int
+    bytes: int
+    directory: str
+
+
+def prewarm(
+    table: Place,
+    *,
+    where: str | Filters | None = None,
+    cache: SplitCache | None = None,
+    options: Mapping[str, Any] | SearchOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> PrewarmReport:
+    """Fetch splits to this machine's disk, so that the first search is as fast as the next.
+
+    Args:
+        table: The table.
+        where: Only splits that may hold a matching row.
+        cache: Where they go; the cache of this process if not given.
+        options: Settings by the names of note 004.
+        storage_options: Credentials and settings of the object store.
+        progress: Called with one line of text now and then.
+
+    Raises:
+        OptionError: The splits need more bytes than the cache may have.
+        CorruptTableError: A split is damaged or missing, or the log is broken.
+        InputError: The extra `search` is not installed.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from delta_sidecar.search import SplitCache, build_splits, prewarm
+        >>> _ = build_splits(pa.table({"body": ["disk full"]}), "logs", text=["body"])
+        >>> report = prewarm("logs", cache=SplitCache("cache"))
+        >>> report.splits, report.fetched
+        (1, 1)
+    """
+    opened = SearchTable(store_of(table, storage_options, SearchOptions.of(options)), options=options)
+    held = cache if cache is not None else shared_splits()
+    splits = opened.splits(where)
+    needed = sum(split.size for split in splits)
+    if needed > held.budget:
+        raise OptionError(f"the splits have {sized(needed)}, the cache may have {sized(held.budget)}; give it more")
+    before = held.counts.fetched, held.counts.fetched_bytes
+    tell = progress or (lambda _: None)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for number, _ in enumerate(pool.map(lambda split: held.open_split(opened.store, split), splits), 1):
+            tell(f"{number} of {counted(len(splits), 'split')}")
+    fetched, size = held.counts.fetched - before[0], held.counts.fetched_bytes - before[1]
+    return PrewarmReport(len(splits), fetched, size, str(held.directory))
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What `doctor` found.
+
+    Example:
+        >>> from delta_sidecar.search import create_table, doctor
+        >>> _ = create_table("logs", '{"type":"struct","fields":[]}')
+        >>> doctor("logs").problems
+        ()
+    """
+
+    version: int
+    splits: int
+    rows: int
+    bytes: int
+    problems: tuple[str, ...]
+    """What is broken, and what to do."""
+    advice: tuple[str, ...]
+    """What could be better."""
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.problems
+
+
+def doctor(
+    table: Place,
+    *,
+    whole: bool = False,
+    options: Mapping[str, Any] | SearchOptions | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Checkup:
+    """Look for what is wrong with a search table: version 0, gaps, checkpoints, lost and forgotten splits.
+
+    Args:
+        table: The table.
+        whole: Also read every split and compare its checksums.
+        options: Settings by the names of note 004.
+        storage_options: Credentials and settings of the object store.
+
+    Raises:
+        TableNotFoundError: There is no search table at that location.
+        CorruptTableError: The log cannot be read at all.
+        StorageError: The store cannot be reached.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from delta_sidecar.search import build_splits, doctor
+        >>> _ = build_splits(pa.table({"body": ["disk full"]}), "logs", text=["body"])
+        >>> found = doctor("logs")
+        >>> found.is_healthy, found.splits, found.advice
+        (True, 1, ())
+    """
+    store = store_of(table, storage_options, SearchOptions.of(options))
+    opened = SearchTable(store, options=options)
+    splits = opened.splits()
+    damages = [damage for damage in _damages(opened, splits, whole) if damage]
+    problems = [*opened.notes, *_log_problems(store), *(f"{damage}; run: sidecar splits repair" for damage in damages)]
+    return Checkup(
+        opened.version,
+        len(splits),
+        sum(split.numRecords or 0 for split in splits),
+        sum(split.size for split in splits),
+        tuple(problems),
+        tuple(_advice(opened, splits)),
+    )
+
+
+def _log_problems(store: Store) -> Iterable[str]:
+    listing = list_log(store, 0, SEARCH)
+    versions = sorted(listing.commits)
+    if versions and versions[0] != 0:
+        yield f"version 0 of {store.root_uri} is gone; a checkpoint serves as long as it can be read"
+    first = max((c.version for c in listing.checkpoints), default=0)
+    for before, after in pairwise(versions):
+        if after != before + 1 and before >= first:
+            yield f"versions {before + 1} to {after - 1} are missing from the log; restore their files"
+    for checkpoint in listing.checkpoints:
+        try:
+            open_checkpoint(store, checkpoint).read()
+        except (CorruptLogError, StorageError) as error:
+            yield f"{checkpoint} cannot be read ({error}); delete it and run: sidecar splits checkpoint"
+
+
+def _advice(table: SearchTable, splits: list[Split]) -> Iterable[str]:
+    listing = list_log(table.store, 0, SEARCH)
+    newest = max((c.version for c in listing.checkpoints), default=-1)
+    behind = table.version - newest
+    if behind > 10 * table.options.checkpoint_interval:
+        yield f"{behind} versions follow the newest checkpoint; run: sidecar splits checkpoint"
+    small = [split for split in splits if split.size < _SMALL]
+    if len(small) > _MANY_SMALL:
+        yield f"{len(small)} splits are smaller than {sized(_SMALL)}; run: sidecar splits merge"
+    cooling = [skip for skip in table.skips() if skip.is_cooling(present_ms())]
+    for skip in cooling:
+        yield f"merges leave {skip.path} alone ({skip.reason}; {counted(skip.skipCount, 'time')})"
+    live = {table.state.keys.key(split.path) for split in splits}
+    files = [m for page in table.store.list_after("") for m in page if _is_split(m.path)]
+    dead = [meta for meta in files if table.state.keys.key(meta.path) not in live]
+    if dead:
+        size = sized(sum(meta.size for meta in dead))
+        yield f"{counted(len(dead), 'split')} of {size} not live in this version; sidecar splits purge deletes old ones"
+
+
+def _is_split(path: str) -> bool:
+    return path.endswith(SUFFIX) and not path.startswith(f"{LOG_DIRECTORY}/")

@@ -1,0 +1,287 @@
+"""Splits built in one process: appended, replaced, once; merged without a text; what is refused."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
+
+from delta_sidecar import (  # noqa: E402
+    ConflictError,
+    InputError,
+    OptionError,
+    UnknownColumnError,
+    UnsupportedFeatureError,
+    UnsupportedTypeError,
+)
+from delta_sidecar.search import (  # noqa: E402
+    SearchTable,
+    Split,
+    SplitCache,
+    build_splits,
+    create_table,
+    merge_splits,
+    overwrite,
+    replace,
+)
+from delta_sidecar.search.split_merging import plan_merges  # noqa: E402
+from delta_sidecar.storage import open_store  # noqa: E402
+from tests.search.lines import log_lines  # noqa: E402
+from tests.search.made import schema  # noqa: E402
+
+CHOICES: dict[str, Any] = {"text": ["body"], "key": ["id"], "time": "ts", "filters": ["host", "ratio"]}
+
+
+def ids(table: str | Path, cache: SplitCache | None = None) -> list[int]:
+    """The ids of all documents, sorted."""
+    opened = SearchTable(table)
+    held = cache or SplitCache()
+    found: list[int] = []
+    for split in opened.splits():
+        searcher = held.open_split(opened.store, split).searcher
+        hits = searcher.search(tantivy.Query.all_query(), limit=100_000).hits
+        found += searcher.fast_field_values("id", [address for _, address in hits])
+    return sorted(found)
+
+
+def matching(table: Path, word: str) -> list[int]:
+    """The ids of documents with a word in the body."""
+    opened, cache = SearchTable(table), SplitCache()
+    found: list[int] = []
+    for split in opened.splits():
+        one = cache.open_split(opened.store, split)
+        query = tantivy.Query.term_query(one.index.schema, "body", word)
+        hits = one.searcher.search(query, limit=100_000).hits
+        found += one.searcher.fast_field_values("id", [address for _, address in hits])
+    return sorted(found)
+
+
+def scanned(rows: pa.Table, word: str) -> list[int]:
+    return [row["id"] for row in rows.to_pylist() if word in (row["body"] or "").split()]
+
+
+def test_append_and_overwrite(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    first = build_splits(log_lines(100), table, **CHOICES, rows_per_split=30)
+    assert (first.version, first.rows, first.splits, first.engine) == (1, 100, 4, "process")
+    assert ids(table) == list(range(100))
+    build_splits(log_lines(50, first=100), table)
+    assert ids(table) == list(range(150))
+    assert matching(table, "timeout") == scanned(log_lines(150), "timeout")
+    last = build_splits(log_lines(10, first=500), table, mode="overwrite")
+    assert (last.removed, ids(table)) == (5, list(range(500, 510)))
+    assert SearchTable(table).schema().names == ["id", "ts", "host", "body", "ratio"]
+
+
+def test_the_rows_of_each_partition(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    rows = log_lines(200)
+    hosts = pa.array([None if n % 11 == 0 else f"web-{n % 6}" for n in range(200)])
+    rows = rows.set_column(2, "host", hosts)
+    build_splits(rows, table, text=["body"], key=["id"], partition_columns=["host", "ok"])
+    opened = SearchTable(table)
+    assert {(split.partitionValues["host"], split.partitionValues["ok"]) for split in opened.splits()} == {
+        (row["host"], str(row["ok"]).lower()) for row in rows.to_pylist()
+    }
+    assert ids(table) == list(range(200))
+    chosen = opened.splits("host = 'web-3' AND ok = true")
+    wanted = [row["id"] for row in rows.to_pylist() if row["host"] == "web-3" and row["ok"]]
+    assert sum(split.numRecords or 0 for split in chosen) == len(wanted)
+    assert sum(split.numRecords or 0 for split in opened.splits("host IS NULL")) == 19
+
+
+def test_sources(tmp_path: Path) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(str(tmp_path / "delta"), log_lines(60))
+    (tmp_path / "files").mkdir()
+    pq.write_table(log_lines(30), tmp_path / "files" / "a.parquet")
+    pq.write_table(log_lines(30, first=30), tmp_path / "files" / "b.parquet")
+    for number, source in enumerate([tmp_path / "delta", tmp_path / "files", log_lines(60).to_reader(7)]):
+        table = tmp_path / f"logs{number}"
+        assert build_splits(source, table, **CHOICES).rows == 60
+        assert ids(table) == list(range(60))
+    with pytest.raises(InputError, match="no source"):
+        build_splits(7, tmp_path / "logs9", **CHOICES)  # type: ignore[arg-type]
+    (tmp_path / "a.json").write_text('{"id": 1}')
+    with pytest.raises(OptionError, match="--engine spark"):
+        build_splits(tmp_path / "a.json", tmp_path / "logs9", **CHOICES, engine="process")
+
+
+def test_a_batch_is_added_once(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for _ in range(2):
+        for number in range(3):
+            report = build_splits(log_lines(10, first=10 * number), table, **CHOICES, app_id="app", batch_id=number)
+    assert report.is_repeated
+    assert ids(table) == list(range(30))
+    # Merges keep the number, also where the version files are gone.
+    merge_splits(table)
+    for path in sorted((table / "_transaction_log").glob("*[1-3].json")):
+        lines = path.read_text().splitlines()
+        path.write_text("".join(line + "\n" for line in lines if "commitInfo" not in line))
+    assert build_splits(log_lines(10), table, app_id="app", batch_id=2).is_repeated
+    assert not build_splits(log_lines(10, first=30), table, app_id="other", batch_id=0).is_repeated
+    with pytest.raises(OptionError, match="together"):
+        build_splits(log_lines(1), table, app_id="app")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"text": ["host"]}, UnsupportedFeatureError, "other columns"),
+        ({"analyzers": {"body": "raw"}}, UnsupportedFeatureError, "in another way"),
+        ({"partition_columns": ["host"]}, UnsupportedFeatureError, "partitioned by nothing"),
+        ({"mode": "upsert"}, OptionError, "upsert"),
+        ({"engine": "dask"}, OptionError, "dask"),
+        ({"rows_per_split": 0}, OptionError, "one row"),
+    ],
+)
+def test_what_does_not_fit_the_table(tmp_path: Path, changes: dict[str, Any], error: type, says: str) -> None:
+    table = tmp_path / "logs"
+    build_splits(log_lines(5), table, **CHOICES)
+    with pytest.raises(error, match=says):
+        build_splits(log_lines(5), table, **{**CHOICES, **changes})
+    assert SearchTable(table).version == 1
+
+
+def test_tables_that_cannot_be_built(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedTypeError, match="partition column ratio"):
+        build_splits(log_lines(5), tmp_path / "a", text=["body"], partition_columns=["ratio"])
+    with pytest.raises(UnknownColumnError, match="nope"):
+        build_splits(log_lines(5), tmp_path / "a", text=["nope"])
+    create_table(tmp_path / "b", schema(id="long"))
+    with pytest.raises(UnsupportedFeatureError, match="does not say which columns"):
+        build_splits(log_lines(5), tmp_path / "b")
+    build_splits(log_lines(5), tmp_path / "c", **CHOICES)
+    with pytest.raises(InputError, match="no column 'body'"):
+        build_splits(log_lines(5).drop_columns(["body"]), tmp_path / "c")
+
+
+# Merges.
+
+
+def test_a_merge_keeps_every_document(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(12):
+        build_splits(log_lines(40, first=40 * number), table, **CHOICES)
+    before = {word: matching(table, word) for word in ("disk", "lost", "n77")}
+    report = merge_splits(table)
+    assert (report.merged, report.added, report.skipped) == (12, 1, ())
+    (split,) = SearchTable(table).splits()
+    assert ids(table) == list(range(480))
+    assert {word: matching(table, word) for word in before} == before
+    assert split.numRecords == 480
+    assert split.minValues is not None
+    assert split.maxValues is not None
+    assert (split.minValues["id"], split.maxValues["id"]) == ("0", "479")
+    assert (split.timeRangeStart, split.timeRangeEnd) == (split.minValues["ts"], split.maxValues["ts"])
+    assert split.numMergeOps == 1
+    assert not split.dataChange
+    assert len(SearchTable(table).splits("ratio IS NULL")) == 1
+    opened = SplitCache().open_split(open_store(table), split)
+    assert opened.searcher.num_segments == 12
+    assert merge_splits(table).merged == 0
+
+
+def test_many_segments_are_merged_by_the_engine(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(9):
+        build_splits(log_lines(40, first=40 * number), table, **CHOICES)
+    before = matching(table, "disk")
+    assert merge_splits(table, most_segments=8).added == 1
+    (split,) = SearchTable(table).splits()
+    assert SplitCache().open_split(open_store(table), split).searcher.num_segments == 1
+    assert (ids(table), matching(table, "disk")) == (list(range(360)), before)
+
+
+def test_what_a_merge_takes(tmp_path: Path) -> None:
+    def split(number: int, size: int = 10, host: str = "a", fields: str = "ours") -> Split:
+        mapping = '{"format":"delta-sidecar","version":1,"fields":[]}' if fields == "ours" else fields
+        moment = f"2026-01-{number + 1:02d}"
+        return Split(
+            path=f"{number}.split", size=size, partitionValues={"host": host}, docMappingJson=mapping,
+            timeRangeStart=moment,
+        )  # fmt: skip
+
+    def plans(splits: list[Split], *rest: Any) -> list[list[str]]:
+        dice = random.Random(3)
+        dice.shuffle(splits)
+        return [[one.path.removesuffix(".split") for one in plan] for plan in plan_merges(splits, *rest)]
+
+    nine = [split(number) for number in range(9)]
+    assert plans(nine, 1000, 100) == [[str(n) for n in range(9)]]
+    assert plans(nine, 30, 100) == [["0", "1", "2"], ["3", "4", "5"], ["6", "7", "8"]]
+    assert plans(nine, 1000, 4) == [["0", "1", "2", "3"], ["4", "5", "6", "7"]]
+    assert plans(nine, 30, 100, 1) == [["0", "1", "2"]]
+    assert plans([split(0), split(1, size=30), split(2)], 30, 100) == [["0", "2"]]
+    assert plans([split(0), split(1, host="b"), split(2, fields="[]"), split(3)], 100, 100) == [["0", "3"]]
+    assert plans([split(0)], 100, 100) == []
+
+
+def test_a_damaged_split_is_skipped_counted_and_cools_down(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(4):
+        build_splits(log_lines(20, first=20 * number), table, **CHOICES)
+    splits = sorted(SearchTable(table).splits(), key=lambda split: split.timeRangeStart or "")
+    damaged, gone = table / splits[1].path, table / splits[2].path
+    data = bytearray(damaged.read_bytes())
+    data[500] ^= 255
+    damaged.write_bytes(data)
+    gone.unlink()
+    report = merge_splits(table)
+    assert (report.merged, report.added) == (2, 1)
+    assert set(report.skipped) == {splits[1].path, splits[2].path}
+    opened = SearchTable(table)
+    assert {skip.path: skip.skipCount for skip in opened.skips()} == dict.fromkeys(report.skipped, 1)
+    assert len(opened.splits()) == 3
+    assert merge_splits(table).merged == 0
+    assert SearchTable(table).version == opened.version
+
+
+def test_a_merge_by_partition_and_in_a_dry_run(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(3):
+        build_splits(log_lines(20, first=20 * number), table, text=["body"], key=["id"], partition_columns=["host"])
+    planned = merge_splits(table, where="host = 'web-1'", dry_run=True)
+    assert (planned.merged, planned.added, planned.dry_run) == (3, 1, True)
+    assert merge_splits(table, where="host = 'web-1'").added == 1
+    assert merge_splits(table, most_results=1).added == 1
+    assert merge_splits(table).added == 3
+    assert ids(table) == list(range(60))
+    with pytest.raises(OptionError):
+        merge_splits(table, most_inputs=1)
+
+
+def test_a_merge_is_planned_anew_after_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from delta_sidecar.search import split_merging
+
+    table = tmp_path / "logs"
+    for number in range(3):
+        build_splits(log_lines(20, first=20 * number), table, **CHOICES)
+    first = min(SearchTable(table).splits(), key=lambda split: split.timeRangeStart or "")
+    calls: list[object] = []
+
+    def racing(*args: Any, **more: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 1:
+            replace(table, [first.path], [], data_change=True)
+        return replace(*args, **more)
+
+    monkeypatch.setattr(split_merging, "replace", racing)
+    report = merge_splits(table)
+    assert (report.conflicts, report.merged, report.added) == (1, 2, 1)
+    assert ids(table) == list(range(20, 60))
+    live = {split.path for split in SearchTable(table).splits()}
+    orphans = {path.name for path in table.glob("*.split")} - live
+    assert len(orphans) == 3
+    with pytest.raises(ConflictError):
+        replace(table, [first.path], [])
+    overwrite(table, [])
+    assert ids(table) == []

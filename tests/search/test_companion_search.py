@@ -1,0 +1,237 @@
+"""Search of a Delta table through its companion: what is found is what a scan of the rows finds."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
+
+from delta_sidecar import DeltaTable, PositionError, QueryError, TableNotFoundError, UnknownColumnError  # noqa: E402
+from delta_sidecar.search import CompanionSearch, SearchTable, SplitCache, follow, open_search  # noqa: E402
+from delta_sidecar.storage import open_store  # noqa: E402
+from delta_sidecar.testing import CountingStore  # noqa: E402
+from delta_sidecar.testing.actions import DeletionVector, RemoveFile, add  # noqa: E402
+from delta_sidecar.testing.table_builder import LogBuilder  # noqa: E402
+from tests.cli.running import invoke  # noqa: E402
+from tests.data.test_reader import inline_vector  # noqa: E402
+from tests.search.lines import log_lines  # noqa: E402
+
+COLUMNS = {"id": "long", "ts": "timestamp", "host": "string", "body": "string", "ok": "boolean"}
+CHOICE: dict[str, Any] = {"text": ["body"], "time_column": "ts", "filters": ["host", "ok"]}
+PER_FILE = 40
+
+
+class Lines:
+    """A Delta table of log lines, written by hand: files come and go, and rows are deleted by vectors."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.log = LogBuilder(root).protocol(3, 7, features=["deletionVectors"]).metadata(COLUMNS)
+        self.live: dict[str, tuple[int, set[int], Any]] = {}
+        self._next = 0
+
+    def append(self) -> None:
+        name = f"part-{self._next}.parquet"
+        first = self._next * PER_FILE
+        pq.write_table(log_lines(PER_FILE, first).select(list(COLUMNS)), self.root / name, row_group_size=16)
+        self._next += 1
+        self.log.commit(self._add(name, None))
+        self.live[name] = (first, set(), None)
+
+    def _add(self, name: str, vector: Any) -> Any:
+        size = (self.root / name).stat().st_size
+        return add(name, size=size, dv=vector, stats={"numRecords": PER_FILE})
+
+    def delete(self, name: str, rows: set[int]) -> None:
+        first, gone, old = self.live[name]
+        every = gone | rows
+        made = inline_vector(*sorted(every))
+        vector = DeletionVector(made["pathOrInlineDv"], "i", None, made["sizeInBytes"], made["cardinality"])
+        self.log.commit(RemoveFile(name, dv=old), self._add(name, vector))
+        self.live[name] = (first, every, vector)
+
+    def drop(self, name: str) -> None:
+        self.log.commit(RemoveFile(name, dv=self.live.pop(name)[2]))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The live rows by the rules of the test, newest first."""
+        found = [
+            row
+            for first, gone, _ in self.live.values()
+            for number, row in enumerate(log_lines(PER_FILE, first).select(list(COLUMNS)).to_pylist())
+            if number not in gone
+        ]
+        return sorted(found, key=lambda row: -row["id"])
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> SplitCache:
+    return SplitCache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Lines:
+    made = Lines(tmp_path / "events")
+    for _ in range(4):
+        made.append()
+    return made
+
+
+def with_word(rows: list[dict[str, Any]], word: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["body"] is not None and word in row["body"].split()]
+
+
+def compare(table: CompanionSearch, rows: list[dict[str, Any]], cache: SplitCache, limit: int) -> None:
+    """Hits, pages and counts are those of the rows."""
+    wanted = with_word(rows, "disk")
+    found: list[dict[str, Any]] = []
+    after = None
+    while True:
+        page = table.search("disk", limit=limit, after=after, cache=cache)
+        found += page.to_pylist()
+        after = page.next_page
+        if after is None:
+            break
+    assert [{name: row[name] for name in COLUMNS} for row in found] == wanted
+    assert table.count("disk", cache=cache) == len(wanted)
+    assert table.count("*", "ok", cache=cache) == sum(row["ok"] for row in rows)
+    hosts = {row["host"]: row["count"] for row in table.top_terms("host", "disk", cache=cache).to_pylist()}
+    assert hosts == Counter(row["host"] for row in wanted)
+    flags = {row["ok"]: row["count"] for row in table.top_terms("ok", "disk", cache=cache).to_pylist()}
+    assert flags == Counter(row["ok"] for row in wanted)
+    spans = {row["ts"]: row["count"] for row in table.histogram("1s", "disk", cache=cache).to_pylist()}
+    assert spans == Counter(row["ts"].replace(microsecond=0) for row in wanted)
+    best = table.search("disk", limit=1000, order="best", columns=["id"], cache=cache).to_table()
+    assert sorted(best["id"].to_pylist()) == sorted(row["id"] for row in wanted)
+
+
+def test_hits_are_rows_of_the_table(lines: Lines, cache: SplitCache) -> None:
+    follow(lines.root, **CHOICE)
+    table = CompanionSearch(lines.root)
+    assert table.notes == ()
+    compare(table, lines.rows(), cache, 7)
+    row = table.search("disk", "host = 'web-3'", limit=1, highlight=True, cache=cache).to_pylist()[0]
+    assert "**disk**" in row["highlight"]["body"]
+    assert row["host"] == "web-3"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_histories(lines: Lines, cache: SplitCache, seed: int) -> None:
+    """Deleted rows and files, new files, and a follower that comes now and then."""
+    dice = random.Random(seed)
+    follow(lines.root, **CHOICE)
+    known = set(lines.live)
+    for _ in range(12):
+        roll = dice.random()
+        names = list(lines.live)
+        if roll < 0.5 and names:
+            lines.delete(dice.choice(names), set(dice.sample(range(PER_FILE), dice.randrange(1, 25))))
+        elif roll < 0.65 and len(names) > 1:
+            lines.drop(dice.choice(names))
+        elif roll < 0.85:
+            lines.append()
+        else:
+            follow(lines.root)
+            known = set(lines.live)
+    behind = CompanionSearch(lines.root)
+    assert behind.lag().files == len(set(lines.live) - known)
+    assert bool(behind.notes) == bool(behind.lag().files)
+    follow(lines.root)
+    table = CompanionSearch(lines.root)
+    assert sorted(row["id"] for row in lines.rows()) == sorted(
+        DeltaTable(lines.root).to_pyarrow_table()["id"].to_pylist()
+    )
+    compare(table, lines.rows(), cache, 5)
+
+
+def test_pages_stay_at_their_versions(lines: Lines, cache: SplitCache) -> None:
+    follow(lines.root, **CHOICE)
+    wanted = [row["id"] for row in with_word(lines.rows(), "disk")]
+    first = CompanionSearch(lines.root).search("disk", limit=5, columns=["id"], cache=cache)
+    lines.delete("part-3.parquet", set(range(PER_FILE)))
+    lines.drop("part-2.parquet")
+    lines.append()
+    follow(lines.root)
+    second = CompanionSearch(lines.root).search("disk", limit=5, columns=["id"], after=first.next_page, cache=cache)
+    assert [row["id"] for row in (*first.to_pylist(), *second.to_pylist())] == wanted[:10]
+
+
+def test_what_is_not_indexed_is_said(lines: Lines, cache: SplitCache) -> None:
+    follow(lines.root, **CHOICE)
+    lines.append()
+    table = CompanionSearch(lines.root)
+    hits = table.search("disk", limit=1, cache=cache)
+    behind = f"the companion is behind version {table.version} of the table by 1 file (40 rows)"
+    assert hits.notes == (f"{behind}, whose rows are not found; run: sidecar splits follow",)
+    assert max(row["id"] for row in table.search("*", limit=1000, cache=cache).to_pylist()) < 4 * PER_FILE
+
+
+def test_what_a_companion_refuses(lines: Lines, cache: SplitCache) -> None:
+    with pytest.raises(TableNotFoundError, match="has no companion"):
+        open_search(lines.root)
+    follow(lines.root, **CHOICE)
+    table = open_search(lines.root)
+    assert isinstance(table, CompanionSearch)
+    with pytest.raises(QueryError, match="id is not indexed in these splits"):
+        table.search("disk", "id > 5", cache=cache)
+    with pytest.raises(UnknownColumnError):
+        table.search("disk", "nothere > 5", cache=cache)
+    lines.delete("part-0.parquet", set(range(PER_FILE)))
+    with pytest.raises(QueryError, match="words of body are not counted"):
+        CompanionSearch(lines.root).top_terms("body", cache=cache)
+    plain = SearchTable(lines.root / "_search").search("disk", limit=2, cache=cache)
+    with pytest.raises(PositionError, match="without its Delta table"):
+        table.search("disk", limit=2, after=plain.next_page, cache=cache)
+    with pytest.raises(TableNotFoundError):
+        open_search(lines.root / "nothing")
+
+
+def test_a_stream_of_all_hits(lines: Lines, cache: SplitCache) -> None:
+    follow(lines.root, **CHOICE)
+    lines.delete("part-1.parquet", {1, 2, 3})
+    stream = CompanionSearch(lines.root).search("*", limit=None, columns=["id"], cache=cache)
+    assert sorted(pa.table(stream)["id"].to_pylist()) == sorted(row["id"] for row in lines.rows())
+
+
+def test_requests_of_a_search(tmp_path: Path) -> None:
+    """The newest split alone is fetched, and of the table's files only those with hits are read; warm, nothing but
+    these."""
+    lines = Lines(tmp_path / "events")
+    for _ in range(6):
+        lines.append()
+        follow(lines.root, **CHOICE)
+    store = CountingStore(open_store(lines.root))
+    cache = SplitCache(tmp_path / "cache")
+    table = CompanionSearch(DeltaTable(store.root_uri, store=store))
+    assert table.notes == ()
+    for fetched in (1, 1):
+        store.reset()
+        hits = table.search("disk", limit=3, cache=cache)
+        assert hits.metrics.opened == cache.counts.fetched == fetched
+        assert hits.metrics.splits == 6
+        files = {path for path in store.paths() if path.endswith(".parquet")}
+        assert files == {"part-5.parquet"}
+        assert len(store.requests) <= 4
+    table.count("disk", cache=cache)
+    assert cache.counts.fetched == 6
+
+
+def test_the_command_searches_a_delta_table(lines: Lines) -> None:
+    follow(lines.root, **CHOICE)
+    lines.append()
+    done = invoke("search", lines.root, "disk AND host:web-1", "--columns", "id", "--limit", 2, "--json")
+    rows = [row for row in with_word(lines.rows(), "disk") if row["host"] == "web-1" and row["id"] < 4 * PER_FILE]
+    assert [hit["id"] for hit in done.objects] == [row["id"] for row in rows[:2]]
+    assert "note: the companion is behind version" in done.err
+    follow(lines.root, lines.root.parent / "elsewhere", **CHOICE)
+    other = invoke("search", lines.root, "disk", "--search", lines.root.parent / "elsewhere", "--count", "--json")
+    assert other.objects == [{"count": len(with_word(lines.rows(), "disk"))}]
+    counted = invoke("search", lines.root, "disk", "--count")
+    assert "note: the companion is behind" in counted.err
