@@ -168,9 +168,10 @@ def stream_splits(
         SparkError: The stream did not start.
 
     Example:
+        >>> from pathlib import Path
         >>> from delta_sidecar.pipeline import await_end
         >>> from delta_sidecar.search import SearchTable, stream_splits
-        >>> lines = spark.readStream.schema("id long, ts timestamp").json("landing")
+        >>> lines = spark.readStream.schema("id long, ts timestamp").json(str(Path("landing").resolve()))
         >>> await_end(stream_splits(lines, "logs", "progress", key=["id"]))
         >>> sum(split.numRecords for split in SearchTable("logs").splits())
         3
