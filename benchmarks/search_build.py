@@ -25,7 +25,6 @@ from rich.table import Table
 from benchmarks.goals import Judgement
 from benchmarks.measure import ROOT
 from benchmarks.report import RESULTS, environment, goals_table
-from benchmarks.search_queries import make_lines
 from benchmarks.specs import tables_dir
 from delta_sidecar.search import SearchTable, build_splits, merge_splits
 from delta_sidecar.search.building import Choices, fields_of, prepare_table
@@ -99,6 +98,9 @@ def in_a_process(kind: str, lines: Path, table: Path) -> Figure:
 
 def prepared(count: int) -> Path:
     """The lines, made once."""
+    # Its engines are not those of a build, whose memory is measured in a process of this module.
+    from benchmarks.search_queries import make_lines
+
     place = tables_dir() / f"search-lines-{count}"
     if not (place / "done").exists():
         place.mkdir(parents=True, exist_ok=True)

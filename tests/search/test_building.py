@@ -110,8 +110,11 @@ def test_sources(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no source"):
         build_splits(7, tmp_path / "logs9", **CHOICES)  # type: ignore[arg-type]
     (tmp_path / "a.json").write_text('{"id": 1}')
+    with pytest.raises(InputError, match="holds json files"):
+        build_splits(tmp_path / "a.json", tmp_path / "logs9", **CHOICES)
+    pq.write_table(log_lines(30).drop_columns("body"), tmp_path / "files" / "c.parquet")
     with pytest.raises(OptionError, match="--engine spark"):
-        build_splits(tmp_path / "a.json", tmp_path / "logs9", **CHOICES, engine="process")
+        build_splits(tmp_path / "files", tmp_path / "logs9", **CHOICES, engine="process")
 
 
 def test_a_batch_is_added_once(tmp_path: Path) -> None:

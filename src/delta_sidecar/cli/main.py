@@ -1200,7 +1200,7 @@ _choices = arguments.together(
     "table is created if needed; its columns are chosen then.",
     epilog="Example: sidecar splits build ./events ./events-search --text body --key id --time ts",
 )
-@argument("source", "SOURCE", "A Delta table, or Parquet, JSON or CSV files.", shell_complete=arguments.complete_place)
+@argument("source", "SOURCE", "A Delta table, or Parquet files.", shell_complete=arguments.complete_place)
 @_search_table
 @_choices
 @option(

@@ -130,7 +130,7 @@ def build_splits(
         spark: The session to use if Spark is needed; if not given, one is started and stopped.
         master: The master of the session, if one is started.
         conf: Spark settings of the session, if one is started.
-        source_format: `delta`, `parquet`, `json` or `csv`, where the names do not tell it.
+        source_format: `delta` or `parquet`, if the names do not show it.
         read_options: Options of Spark's reader.
         app_id: With `batch_id`: the application whose batch this is. A batch is added once.
         batch_id: The number of the batch, which grows.
@@ -342,11 +342,18 @@ def _source(
         from delta_sidecar.pipeline.sources import source_of
 
         place = source_of(source, source_format, read_options, storage_options)
+        if place.is_text:
+            raise InputError(
+                f"{place.uri} holds {place.format} files, whose records may not parse or not fit; add them to a Delta "
+                "table with `sidecar ingest`, which loses none, and build on that table"
+            )
         here = None if engine == "spark" else _files_here(place)
         if here is not None and (engine == "process" or (here.count or 0) <= PROCESS_ROWS):
             return here
         if engine == "process":
-            raise OptionError(f"a process reads Delta tables and Parquet files; for {place.format} give --engine spark")
+            raise OptionError(
+                "a process reads Delta tables, and local Parquet files with the same columns; give --engine spark"
+            )
         from delta_sidecar.search.spark_splits import rows_of_source
 
         tell("starting Spark")

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, spark_session
 from delta_sidecar.pipeline.shipping import ship
-from delta_sidecar.pipeline.sources import Source, read_delta
+from delta_sidecar.pipeline.sources import ORIGIN, Source, list_files, read_delta, read_rows
 from delta_sidecar.pipeline.streaming import query_id
 from delta_sidecar.search.actions import Split, from_wire, to_wire
 from delta_sidecar.search.split_fields import SplitFields
@@ -129,12 +130,24 @@ def rows_of_source(
     elif storage_options:
         set_storage_options(spark, uris, storage_options)
     with spark_failures(f"{source.uri} cannot be read as {source.format}"):
-        if source.format == "delta":
-            frame = read_delta(spark, source)
-        else:
-            options = {**({"header": "true"} if source.format == "csv" else {}), **source.options}
-            frame = spark.read.format(source.format).options(**options).load(source.place)
+        frame = read_delta(spark, source) if source.format == "delta" else _rows_of_files(spark, source)
     return RowsOfFrame(frame, store, storage_options)
+
+
+def _rows_of_files(spark: SparkSession, source: Source) -> DataFrame:
+    """The rows of Parquet files whose columns may differ, but not in their types."""
+    frames = [rows.frame.drop(ORIGIN) for rows in read_rows(spark, source, list_files(spark, source))]
+    if not frames:
+        raise InputError(f"{source.uri} has no Parquet files; give a directory that has some")
+    types: dict[str, str] = {}
+    for frame in frames:
+        for name, kind in frame.dtypes:
+            if types.setdefault(name, kind) != kind:
+                raise InputError(
+                    f"{source.uri}: column {name} is {types[name]} in some files and {kind} in others; add them to a "
+                    "Delta table with `sidecar ingest`, and build on that table"
+                )
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def stream_splits(
@@ -168,9 +181,10 @@ def stream_splits(
         SparkError: The stream did not start.
 
     Example:
+        >>> from pathlib import Path
         >>> from delta_sidecar.pipeline import await_end
         >>> from delta_sidecar.search import SearchTable, stream_splits
-        >>> lines = spark.readStream.schema("id long, ts timestamp").json("landing")
+        >>> lines = spark.readStream.schema("id long, ts timestamp").json(str(Path("landing").resolve()))
         >>> await_end(stream_splits(lines, "logs", "progress", key=["id"]))
         >>> sum(split.numRecords for split in SearchTable("logs").splits())
         3

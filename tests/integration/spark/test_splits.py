@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("tantivy", reason="the extra `search` is not installed")
@@ -44,12 +46,19 @@ def test_a_partition_is_one_split(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_files_and_what_does_not_fit(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text("".join(json.dumps({"id": n, "body": f"line {n}"}) + "\n" for n in range(9)))
-    report = build_splits(tmp_path / "a.json", tmp_path / "logs", text=["body"], key=["id"], spark=spark)
+    files = tmp_path / "files"
+    (files / "below").mkdir(parents=True)
+    lines = [f"line {n}" for n in range(9)]
+    pq.write_table(pa.table({"id": range(5), "body": lines[:5]}), files / "a.parquet")
+    pq.write_table(pa.table({"body": lines[5:], "more": lines[5:], "id": range(5, 9)}), files / "below" / "b.parquet")
+    report = build_splits(files, tmp_path / "logs", text=["body", "more"], key=["id"], spark=spark)
     assert (report.rows, report.engine) == (9, "spark")
     assert matching(tmp_path / "logs", "7") == [7]
     with pytest.raises(UnsupportedTypeError, match="only string columns"):
-        build_splits(tmp_path / "a.json", tmp_path / "other", text=["id"], spark=spark)
+        build_splits(files, tmp_path / "other", text=["id"], spark=spark)
+    pq.write_table(pa.table({"id": ["x"], "body": ["y"]}), files / "c.parquet")
+    with pytest.raises(InputError, match="column id is bigint in some files and string in others"):
+        build_splits(files, tmp_path / "other", text=["body"], spark=spark)
     with pytest.raises(InputError, match="not a stream"):
         stream_splits(spark.range(3), tmp_path / "other", tmp_path / "progress", key=["id"])
 
