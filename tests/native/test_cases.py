@@ -160,8 +160,10 @@ def test_a_damaged_index_never_gives_a_wrong_list(
                     assert code in allowed or not rebuilds, library.last_error()
                     continue
                 tried["with a damaged index"] += 1
-                assert expected is None or set(expected) <= set(rows)
-                assert right[None] is None or set(rows) <= set(right[None])
+                # Where a checkpoint serves instead, its typed statistics are not read: counts of rows may be missing.
+                files = {row[:-1] for row in rows}
+                assert expected is None or {row[:-1] for row in expected} <= files
+                assert right[None] is None or files <= {row[:-1] for row in right[None]}
     finally:
         shutil.rmtree(root)
 
