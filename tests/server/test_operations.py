@@ -236,7 +236,7 @@ def test_metrics_over_tls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["lake"], ["NAME=PLACE"]),
+        (["lake"], ["NAME=ROOT"]),
         (["lake=/no/such/place"], ["not a directory"]),
         (["la ke=/tmp"], ["root name"]),
         (["a=/tmp", "a=/tmp"], ["two roots"]),
@@ -278,7 +278,7 @@ def test_storage_options_of_roots(tmp_path: Path) -> None:
         "lake": {"region": "a", "allow_http": "true"},
         "web-eu": {"region": "c", "sas_token": "s"},
     }
-    with pytest.raises(OptionError, match="no root is named so"):
+    with pytest.raises(OptionError, match="no root has that name"):
         root_options(["lake"], file, {})
     file.write_text('[lake]\nkey = "unfinished secret')
     with pytest.raises(OptionError, match="not valid TOML") as raised:

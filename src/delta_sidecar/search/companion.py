@@ -248,7 +248,7 @@ class Companion:
             batches = list(reader.read(self.files[key]))
             found = sum(batch.num_rows for batch in batches)
             if found != len(positions):
-                raise CorruptDataError(f"{self.files[key].path} has fewer rows than its index says; index it anew")
+                raise CorruptDataError(f"{self.files[key].path} has fewer rows than its index says; index it again")
             count += found
             read += batches
         table = pa.Table.from_batches(read, reader.schema)
@@ -363,7 +363,7 @@ def check_companion(search: SearchTable, table: DeltaTable) -> None:
     if known != str(table.metadata().id):
         raise OtherTableError(
             f"the search table at {search.uri} is the companion of another table, with the id {known}; "
-            "delete it, and follow the table anew"
+            "delete it, and follow the table again"
         )
 
 

@@ -68,7 +68,7 @@ class SearchOptions:
             setting = _SETTINGS.get(_short(name))
             if setting is None:
                 near = did_you_mean(_short(name), _SETTINGS)
-                raise OptionError(f"unknown {source} {name!r}{near}; known are {', '.join(_NAMES)}")
+                raise OptionError(f"unknown {source} {name!r}{near}; the options are {', '.join(_NAMES)}")
             field, parse, expected = setting
             try:
                 changes[field] = parse(value)

@@ -48,7 +48,7 @@ def written_fields(table: SearchTable) -> str:
     if written is None:
         raise UnsupportedFeatureError(
             f"text search in {table.uri} is not supported: its log does not say what its splits index, so another "
-            "program made them; build the splits anew to search them"
+            "program made them; build the splits again to search them"
         )
     return written
 

@@ -82,11 +82,11 @@ def ask(search: Callable[[], Any], path: str) -> Any:
         text = " ".join(str(error).split())
         if "max expansions" in text or "memory" in text.lower() or "bucket" in text.lower():
             raise QueryError(f"the query asks too much of {path} ({text}); narrow it") from None
-        raise CorruptDataError(f"{path} cannot be searched ({text}); build the split anew") from None
+        raise CorruptDataError(f"{path} cannot be searched ({text}); build the split again") from None
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        raise CorruptDataError(f"{path} cannot be searched ({' '.join(str(error).split())}); build it anew") from None
+        raise CorruptDataError(f"{path} cannot be searched ({' '.join(str(error).split())}); build it again") from None
 
 
 class _Maker:

@@ -273,7 +273,7 @@ def _open(folder: Path, path: str, fields: SplitFields) -> OpenedSplit:
         index.reload()
         searcher = index.searcher()
     except (ValueError, OSError) as error:
-        raise CorruptDataError(f"{path} is not a split that can be opened ({error}); build it anew") from None
+        raise CorruptDataError(f"{path} is not a split that can be opened ({error}); build it again") from None
     return OpenedSplit(path, index, searcher, fields, _size(folder.name))
 
 

@@ -27,7 +27,7 @@ TIME_COLUMN: Final = "sidecar.timeColumn"
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _INTEGER: Final = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _LONG_TEXT: Final = 32
-"""A maximum with so many characters may have been cut, so it is none."""
+"""A maximum of this many characters may have been cut off, so it is not used as a bound."""
 
 
 class _Prunable(Struct):

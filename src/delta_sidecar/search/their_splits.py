@@ -155,9 +155,9 @@ class OpenSplit:
             if _SSTABLE in str(error):
                 raise UnsupportedFeatureError(
                     f"text search in {self.path} is not supported: its dictionary format is SSTable, and the engine "
-                    "reads FST; build the splits anew to search them"
+                    "reads FST; build the splits again to search them"
                 ) from None
-            raise CorruptDataError(f"{self.path} cannot be searched ({error}); build the split anew") from None
+            raise CorruptDataError(f"{self.path} cannot be searched ({error}); build the split again") from None
 
     def _column(self, documents: Sequence[Mapping[str, list[Any]]], column: StructField) -> pa.Array:
         field = self.fields.get(column.name)
@@ -208,7 +208,7 @@ def _micros(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise TypeError(f"{type(value).__name__} is no time")
+        raise TypeError(f"{type(value).__name__} is not a time")
     return (value.replace(tzinfo=value.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -216,7 +216,7 @@ def _days(value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, date):
-        raise TypeError(f"{type(value).__name__} is no date")
+        raise TypeError(f"{type(value).__name__} is not a date")
     return (date(value.year, value.month, value.day) - _EPOCH.date()).days
 
 
@@ -247,7 +247,7 @@ def open_split(store: Store, path: str, split: Split | None = None) -> Iterator[
             index = tantivy.Index.open(folder)
             searcher = index.searcher()
         except (ValueError, OSError, KeyError, TypeError) as error:
-            raise CorruptDataError(f"{path} is not a split that can be opened ({error}); build it anew") from None
+            raise CorruptDataError(f"{path} is not a split that can be opened ({error}); build it again") from None
         yield OpenSplit(path, index, searcher, fields)
 
 

@@ -215,5 +215,5 @@ def _records(store: Store, path: str) -> list[dict[str, Any]]:
 
 def _record(record: object, path: str) -> dict[str, Any]:
     if not isinstance(record, Mapping):
-        raise CorruptLogError(f"{path} holds something else than records; restore the file")
+        raise CorruptLogError(f"{path} does not hold records; restore the file")
     return dict(record)

@@ -179,7 +179,7 @@ def _existing(store: Store) -> Snapshot:
     try:
         return open_log(store)
     except TableNotFoundError as error:
-        raise CorruptTableError(f"version 0 of {store.root_uri} is there and cannot be read ({error})") from None
+        raise CorruptTableError(f"version 0 of {store.root_uri} exists, but cannot be read ({error})") from None
 
 
 def append(

@@ -175,7 +175,7 @@ def _changes(opened: OpenTable, request: ReadRequest) -> Reading:
 def explained(opened: OpenTable, request: ReadRequest, caller: Caller, answers: Answers) -> dict[str, Any]:
     """What a listing would read, and why; nothing is listed."""
     if request.what == "changes":
-        raise NotOfferedError("explain tells what a listing of files reads; changes have none")
+        raise NotOfferedError("explain shows what a listing of files reads; it does not cover changes")
     reading = reading_of(opened, request, caller, answers)
     try:
         plan = reading.plan

@@ -44,7 +44,7 @@ def _of_file(path: Path, names: Sequence[str]) -> dict[str, dict[str, str]]:
         raise OptionError(f"the file of storage options {path} is not valid TOML") from None
     for name, options in sections.items():
         if name not in names:
-            raise OptionError(f"the file of storage options {path} has a section [{name}], but no root is named so")
+            raise OptionError(f"the file of storage options {path} has a section [{name}], but no root has that name")
         if not isinstance(options, dict):
             raise OptionError(f"the file of storage options {path}: {name} is not a section; write [{name}]")
     return {name: {key: _text(value) for key, value in options.items()} for name, options in sections.items()}

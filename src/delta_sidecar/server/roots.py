@@ -53,10 +53,10 @@ class Root:
 
 
 def root_of(text: str, storage_options: Mapping[str, str] | None = None) -> Root:
-    """The root that `NAME=PLACE` means."""
+    """The root that `NAME=ROOT` means."""
     name, equals, place = text.partition("=")
     if not equals or not place:
-        raise InputError(f"{text.partition('?')[0]!r} is not a root; write NAME=PLACE, such as lake=/data/lake")
+        raise InputError(f"{text.partition('?')[0]!r} is not a root; write NAME=ROOT, such as lake=/data/lake")
     return Root(name, parse_location(place), storage_options or {})
 
 
@@ -81,7 +81,7 @@ class Roots:
                 raise InputError(f"two roots are named {root.name}; give each a name of its own")
             self._roots[root.name] = root
         if not self._roots:
-            raise InputError("there is no root to serve; give NAME=PLACE, such as lake=/data/lake")
+            raise InputError("there is no root to serve; give NAME=ROOT, such as lake=/data/lake")
 
     def of(self, caller: Caller) -> list[Root]:
         """The roots that are a caller's."""

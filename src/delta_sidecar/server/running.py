@@ -98,7 +98,7 @@ class ServerOptions:
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InputError("TLS needs both a certificate and its key")
         if self.ticket_key is not None and len(self.ticket_key) < _LEAST_KEY:
-            raise InputError(f"the key of tickets has {len(self.ticket_key)} bytes; give at least {_LEAST_KEY}")
+            raise InputError(f"the ticket key has {len(self.ticket_key)} bytes; give at least {_LEAST_KEY}")
         hosts = [
             self.host,
             *([] if self.metrics_port is None else [self.metrics_host or self.host]),
@@ -115,7 +115,7 @@ class ServerOptions:
         if lacking and not self.insecure and not is_loopback(host):
             raise InputError(
                 f"{host} is reached from other machines, and there is no {' and no '.join(lacking)}: give both, "
-                "listen on 127.0.0.1, or say --insecure"
+                "listen on 127.0.0.1, or give --insecure"
             )
 
 
