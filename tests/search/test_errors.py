@@ -275,6 +275,7 @@ class TestConflicts:
         with pytest.raises(StoreUnavailableError, match="took so long to write"):
             append(tmp_path, splits("a.split"))
 
+    @pytest.mark.slow
     def test_only_so_often(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         create_table(tmp_path, SCHEMA)
         monkeypatch.setattr("time.sleep", lambda seconds: None)

@@ -193,6 +193,7 @@ def remote_random(random_table: DeltaTable) -> Iterator[RemoteTable]:  # noqa: F
         yield opened.table(f"made/{root.name}")
 
 
+@pytest.mark.slow
 @given(predicate=predicates(VALUES), limit=st.none() | st.integers(0, 50))
 def test_random_predicates(
     random_table: DeltaTable,  # noqa: F811
