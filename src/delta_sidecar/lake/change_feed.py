@@ -48,6 +48,7 @@ from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.log.travel import commit_info, milliseconds_of, version_from, version_until
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.projection import value
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options
 from delta_sidecar.storage.opening import open_store
@@ -472,11 +473,26 @@ def feed_failures(what: str) -> Iterator[None]:
         ) from error
 
 
+def _columns_at_end(changes: DataFrame, schema: StructType) -> list[str]:
+    """SQL: the columns of a schema, without fields of structs that came later; types are left as Spark gives them."""
+    from pyspark.sql.types import StructType as SparkStruct
+
+    given = {column.name.casefold(): column.dataType for column in changes.schema.fields}
+    columns = []
+    for column in SparkStruct.fromJson(msgspec.json.decode(schema.to_json())).fields:
+        name = quoted(column.name)
+        newest = given.get(column.name.casefold())
+        is_nested = newest is not None and newest.typeName() in ("struct", "array", "map")
+        columns.append(f"{value(name, newest, column.dataType)} AS {name}" if is_nested else name)
+    return columns
+
+
 def _frame(source: SourceTable, found: FeedRange) -> DataFrame:
     """The columns that the table has at the end, and those of the feed. Spark gives those of the newest version."""
-    names = [quoted(name) for name in found.schema.names]
     if found.changes is not None:
-        return source.feed(found.start, found.end).selectExpr(*names, *FEED_COLUMNS)
+        changes = source.feed(found.start, found.end)
+        return changes.selectExpr(*_columns_at_end(changes, found.schema), *FEED_COLUMNS)
+    names = [quoted(name) for name in found.schema.names]
     time = found.end_time_ms()
     when = "CAST(NULL AS TIMESTAMP)" if time is None else f"timestamp_millis({time})"
     feed = (f"'insert' AS {TYPE}", f"CAST({found.end} AS BIGINT) AS {VERSION}", f"{when} AS {TIMESTAMP}")
