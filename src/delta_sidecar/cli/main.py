@@ -1369,9 +1369,7 @@ def follow_command(
     section=_SPLITS,
     help="So many splits become one, at most (1000).",
 )
-@option(
-    "--most-results", type=click.IntRange(min=1), metavar="N", section=_SPLITS, help="Make so many new splits, at most."
-)
+@option("--most-results", type=click.IntRange(min=1), metavar="N", section=_SPLITS, help="Make at most N new splits.")
 @option(
     "--most-segments",
     type=click.IntRange(min=1),

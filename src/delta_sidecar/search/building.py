@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 MODES: Final = ("append", "overwrite")
 ENGINES: Final = ("auto", "process", "spark")
 PROCESS_ROWS: Final = 2_000_000
-"""Up to so many rows, the engine `auto` builds in this process."""
+"""The most rows that the engine `auto` builds in this process."""
 
 
 @dataclass(frozen=True, slots=True)

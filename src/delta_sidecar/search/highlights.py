@@ -142,7 +142,7 @@ def _sequence(tests: Sequence[Callable[[str], bool]], slop: int) -> Finder:
 
 
 def is_near(left: str, right: str, most: int) -> bool:
-    """Whether two words differ in at most so many characters that are put in, left out, changed or swapped."""
+    """Whether two words differ in at most this many characters that are put in, left out, changed or swapped."""
     if abs(len(left) - len(right)) > most:
         return False
     older: list[int] = []

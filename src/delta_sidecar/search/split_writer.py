@@ -47,7 +47,7 @@ HEAP: Final = 40_000_000
 _ROWS: Final = 4096
 """Rows that are Python values at a time."""
 _LONG_TEXT: Final = 32
-"""A text bound of so many characters is cut, and then only a lower bound."""
+"""A text bound is cut to this many characters, and is then only a lower bound."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -312,7 +312,7 @@ class SearchTable:
         """What each version up to this one did, newest first, as far as the log still says.
 
         Args:
-            limit: At most so many versions.
+            limit: The most versions to return.
         """
         listing, states = list_log(self._store, 0, SEARCH), list_states(self._store)
         versions = sorted(({*listing.commits, *states}), reverse=True)

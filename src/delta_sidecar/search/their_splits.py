@@ -221,7 +221,7 @@ def _days(value: Any) -> int | None:
 
 
 def partition_array(split: Split, column: StructField, count: int) -> pa.Array:
-    """The value of a partition column, for each of so many rows of a split."""
+    """The value of a partition column, for each row of a split."""
     text = split.partitionValues.get(column.name)
     maps = [{column.name: None if text == NULL_PARTITION else text}] * count
     batch = arrays.record_batch({"partition_values": maps}, FILE_SCHEMA)

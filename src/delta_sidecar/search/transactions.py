@@ -65,7 +65,7 @@ Plan: TypeAlias = Callable[[Snapshot], "Sequence[tuple[str, Wire]] | None"]
 
 COOLDOWN: Final = timedelta(hours=24)
 LARGE: Final = 50_000
-"""From so many splits on, a checkpoint is a Parquet file if the table allows it."""
+"""With this many splits or more, a checkpoint is a Parquet file if the table allows it."""
 _ATTEMPTS: Final = 200
 _PUTS: Final = 4
 """How often a put is repeated that was not answered."""
@@ -452,7 +452,7 @@ def checkpoint(
         table: The table.
         options: Settings by the names of note 004.
         storage_options: Credentials and settings of the object store.
-        large: From so many splits on it is a Parquet file, if the table has the feature `parquetCheckpoint`.
+        large: With this many splits or more it is a Parquet file, if the table has the feature `parquetCheckpoint`.
 
     Raises:
         UnsupportedFeatureError: The table needs a writer feature that is unknown.
