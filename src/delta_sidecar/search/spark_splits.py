@@ -29,6 +29,7 @@ from delta_sidecar.search.table import SearchTable
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import parse_location
+from delta_sidecar.values.bucket_columns import quoted
 from delta_sidecar.values.types import StructType, parse_schema
 
 if TYPE_CHECKING:
@@ -87,14 +88,10 @@ class RowsOfFrame:
         task = SplitTask(uri, self._storage_options, fields.to_json(), tuple(table.partition_columns), rows_per_split)
         columns = [self.schema.resolve([name])[0].name for name in [*fields.names, *table.partition_columns]]
         with spark_failures(f"{uri}: the splits were not built"):
-            rows = self._frame.select(*[_quoted(name) for name in columns])
+            rows = self._frame.select(*[quoted(name) for name in columns])
             receipts = _divided(rows, rows_per_split, table.partition_columns).mapInArrow(task.write, _RECEIPT)
             found = receipts.toArrow().column("receipt").to_pylist()
         return [from_wire(Split, msgspec.json.decode(receipt), uri) for receipt in found]
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _divided(rows: DataFrame, rows_per_split: int, partition_columns: Sequence[str]) -> DataFrame:
@@ -102,7 +99,7 @@ def _divided(rows: DataFrame, rows_per_split: int, partition_columns: Sequence[s
     count = rows.count()
     wanted = max(1, math.ceil(count / rows_per_split))
     if partition_columns:
-        names = [_quoted(name) for name in partition_columns]
+        names = [quoted(name) for name in partition_columns]
         return rows.repartition(*names).sortWithinPartitions(*names)
     parts = rows.rdd.getNumPartitions() if not _is_connect(rows) else None
     if parts is not None and parts <= wanted:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from delta_sidecar.errors import PredicateError
+from delta_sidecar.values.bucket_columns import quoted
 
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _FORM: Final = (
@@ -103,7 +104,7 @@ def _name(column: Any) -> str:
         raise PredicateError(
             f"{_shown(column)} is not a column: write its name, or a list of names for one in a struct"
         )
-    return ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+    return quoted(*parts)
 
 
 def _literal(value: Any) -> str:

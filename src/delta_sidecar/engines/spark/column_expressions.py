@@ -31,6 +31,7 @@ from delta_sidecar.predicates.expression import (
     Or,
 )
 from delta_sidecar.predicates.like import backslash_pattern, like_tokens
+from delta_sidecar.values.bucket_columns import quoted
 from delta_sidecar.values.calendar import MICROS_PER_DAY, MICROS_PER_SECOND, date_of
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType
 
@@ -70,12 +71,7 @@ def column_of(expression: Expression) -> SparkColumn:
 
 def named(*parts: str) -> SparkColumn:
     """The column of that path, whatever characters its names have."""
-    return F.col(".".join(map(quoted, parts)))
-
-
-def quoted(name: str) -> str:
-    """A name as Spark's SQL takes it."""
-    return f"`{name.replace('`', '``')}`"
+    return F.col(quoted(*parts))
 
 
 def literal(value: Any, data_type: DataType) -> SparkColumn:

@@ -17,7 +17,7 @@ from pyspark.sql.types import BooleanType, StringType
 from pyspark.sql.types import StructField as SparkField
 from pyspark.sql.types import StructType as SparkSchema
 
-from delta_sidecar.engines.spark.column_expressions import column_of, literal, quoted
+from delta_sidecar.engines.spark.column_expressions import column_of, literal
 from delta_sidecar.engines.spark.source_options import check_one_version
 from delta_sidecar.engines.spark.spark_types import spark_schema
 from delta_sidecar.errors import UnsupportedTableError
@@ -28,6 +28,7 @@ from delta_sidecar.predicates.known_values import physical
 from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.storage.uri import Location, parse_location, resolve_log_path
 from delta_sidecar.table import DeltaTable
+from delta_sidecar.values.bucket_columns import quoted
 from delta_sidecar.values.partition_values import partition_array
 from delta_sidecar.values.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
