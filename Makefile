@@ -17,6 +17,7 @@ CHECK_WORKERS ?= 3
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
 LADDER_ARGS ?=
+PYTHONS ?= 3.12 3.13
 BASE ?= HEAD~1
 BESIDE_ARGS ?=
 
@@ -68,15 +69,29 @@ thorough: setup lint ## As `test`, and the long tests: many cases, processes tha
 check: lint ## Lint, and the tests that need no server, with fewer random cases: for every change
 	$(BIN)/python -m pytest -n $(CHECK_WORKERS) --dist loadgroup -m "not server and not slow and not long" --hypothesis-profile check $(PYTEST_ARGS)
 
+# What a user's installation does without Spark and servers: reading, the command, rows, predicates, the page.
+INSTALLED_TESTS := tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data tests/pipeline/test_avro.py \
+  tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan tests/server/test_access.py \
+  tests/server/test_page.py tests/server/test_same_answers.py
+
 .PHONY: lowest
 lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(LOWEST)
 	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas,server]' \
 	  $$(grep -E '^(boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
-	  -W ignore::DeprecationWarning -p no:cacheprovider tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data \
-	  tests/pipeline/test_avro.py tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan \
-	  tests/server/test_access.py tests/server/test_page.py tests/server/test_same_answers.py $(PYTEST_ARGS)
+	  -W ignore::DeprecationWarning -p no:cacheprovider $(INSTALLED_TESTS) $(PYTEST_ARGS)
+
+.PHONY: pythons
+pythons: $(VENV)/.installed ## The same tests, and search, with the wheel and all its extras on each of PYTHONS (3.12 and 3.13; names or paths)
+	$(BIN)/uv build --quiet --wheel --clear --out-dir $(CACHE)/wheel .
+	for python in $(PYTHONS); do \
+	  $(BIN)/uv venv --quiet --clear --no-python-downloads --python $$python $(CACHE)/pythons || exit 1; \
+	  VIRTUAL_ENV=$(CURDIR)/$(CACHE)/pythons $(BIN)/uv pip install --quiet --constraint constraints.txt \
+	    "$$(ls $(CURDIR)/$(CACHE)/wheel/*.whl)[$(EXTRAS)]" || exit 1; \
+	  $(CACHE)/pythons/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" \
+	    --hypothesis-profile check -p no:cacheprovider $(INSTALLED_TESTS) tests/search $(PYTEST_ARGS) || exit 1; \
+	done
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules

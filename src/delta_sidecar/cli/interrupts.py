@@ -9,6 +9,7 @@ deletes unfinished files, and then ends the process.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 import time
@@ -24,6 +25,9 @@ _MOMENT = 0.3
 _CLEANING = 15.0
 """Seconds that a command that writes gets to clean up. A second Ctrl-C ends it at once."""
 
+_ENDED = b"\0"
+"""What the command writes to the pipe of signals when it has ended."""
+
 
 def _terminate(number: int, frame: Any) -> NoReturn:
     raise Terminated
@@ -38,7 +42,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._patience = _MOMENT
-        self._hurry = threading.Event()
+        self._told: int | None = None
         self._unfinished: set[Path] = set()
 
     def clean_up_first(self) -> None:
@@ -56,7 +60,9 @@ class Interrupts:
 
     def ended(self) -> None:
         """The command has ended: there is no need to wait any longer."""
-        self._hurry.set()
+        if self._told is not None:
+            with suppress(BlockingIOError):
+                os.write(self._told, _ENDED)
 
     def listen(self) -> None:
         """Start listening, on the main thread. On systems other than POSIX, only Python's own handling is used."""
@@ -64,23 +70,30 @@ class Interrupts:
             return
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _terminate)
-        heard, told = os.pipe()
-        os.set_blocking(told, False)
-        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        heard, self._told = os.pipe()
+        os.set_blocking(self._told, False)
+        signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
         threading.Thread(target=self._run, args=(heard,), daemon=True, name="interrupts").start()
 
     def _run(self, heard: int) -> None:
+        """Wait for a signal, and end the process. No thread is started then: the interpreter may be shutting down."""
         while number := os.read(heard, 1):
-            handler = _HANDLERS.get(signal.Signals(number[0]))
-            if handler is not None and signal.getsignal(number[0]) is handler:
-                threading.Thread(target=self._end, args=(signal.Signals(number[0]),), daemon=True).start()
+            if number == _ENDED:
+                self._patience = _MOMENT
+            elif self._is_ours(signal.Signals(number[0])):
+                self._wait(heard)
+                self._end(signal.Signals(number[0]))
 
-    def _end(self, number: signal.Signals) -> None:
-        if not self._hurry.is_set():
-            patience, self._patience = self._patience, 0.0
-            self._hurry.wait(patience)
-        if self._hurry.is_set():
+    def _is_ours(self, number: signal.Signals) -> bool:
+        handler = _HANDLERS.get(number)
+        return handler is not None and signal.getsignal(number) is handler
+
+    def _wait(self, heard: int) -> None:
+        """Until the command has ended, until a second signal, or until patience ends."""
+        if select.select([heard], [], [], self._patience)[0] and os.read(heard, 1) == _ENDED:
             time.sleep(_MOMENT)
+
+    def _end(self, number: signal.Signals) -> NoReturn:
         for path in list(self._unfinished):
             with suppress(OSError):
                 path.unlink()
