@@ -70,6 +70,7 @@ def test_shell_of_a_page_runs(page: Path, here: Path) -> None:
         assert done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sessions_of_a_page_print_what_it_says(page: Path, here: Path) -> None:
     for block in blocks(page, "console"):

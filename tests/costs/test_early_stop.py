@@ -72,6 +72,7 @@ def test_a_stream_closed_in_the_tail_asks_no_more(long_tail: LogBuilder) -> None
     assert not scan.metrics.complete
 
 
+@pytest.mark.slow
 def test_a_stream_closed_in_the_base_asks_no_more(tmp_path: Path) -> None:
     noise = random.Random(7)
     built = LogBuilder(tmp_path).commit(*(add(f"{noise.randbytes(800).hex()}.parquet") for _ in range(20_000)))
