@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -76,27 +76,35 @@ QUESTIONS = [
 ]
 
 
-def make_lines(place: Path, count: int) -> None:
-    """Lines with a time, a host and a text of frequent and rare words, as Parquet with zstd."""
+SCHEMA = pa.schema({"id": pa.int64(), "ts": pa.timestamp("us", "UTC"), "host": pa.string(), "body": pa.string()})
+
+
+def line_batches(count: int, batch: int = BATCH) -> Iterator[pa.RecordBatch]:
+    """Lines with a time, a host and a text of frequent and rare words."""
     dice = np.random.default_rng(7)
-    schema = pa.schema({"id": pa.int64(), "ts": pa.timestamp("us", "UTC"), "host": pa.string(), "body": pa.string()})
-    with pq.ParquetWriter(place, schema, compression="zstd") as writer:
-        for first in range(0, count, BATCH):
-            size = min(BATCH, count - first)
-            verbs, things, ends = (dice.integers(0, 6, size) for _ in range(3))
-            nodes, users, taken = (
-                dice.integers(0, 1500, size),
-                dice.integers(0, 200_000, size),
-                dice.integers(1, 5000, size),
-            )
-            body = [
-                f"{VERBS[v]} {THINGS[t]} {ENDS[e]} on node n{n} for user u{u} in {ms} ms"
-                for v, t, e, n, u, ms in zip(verbs, things, ends, nodes, users, taken, strict=True)
-            ]
-            ids = np.arange(first, first + size)
-            stamps = pa.array(1_767_225_600_000_000 + ids * 37_000, pa.int64()).view(schema.field("ts").type)
-            hosts = [f"web-{number}" for number in (ids % 40)]
-            writer.write_batch(pa.record_batch([pa.array(ids), stamps, pa.array(hosts), pa.array(body)], schema=schema))
+    for first in range(0, count, batch):
+        size = min(batch, count - first)
+        verbs, things, ends = (dice.integers(0, 6, size) for _ in range(3))
+        nodes, users, taken = (
+            dice.integers(0, 1500, size),
+            dice.integers(0, 200_000, size),
+            dice.integers(1, 5000, size),
+        )
+        body = [
+            f"{VERBS[v]} {THINGS[t]} {ENDS[e]} on node n{n} for user u{u} in {ms} ms"
+            for v, t, e, n, u, ms in zip(verbs, things, ends, nodes, users, taken, strict=True)
+        ]
+        ids = np.arange(first, first + size)
+        stamps = pa.array(1_767_225_600_000_000 + ids * 37_000, pa.int64()).view(SCHEMA.field("ts").type)
+        hosts = [f"web-{number}" for number in (ids % 40)]
+        yield pa.record_batch([pa.array(ids), stamps, pa.array(hosts), pa.array(body)], schema=SCHEMA)
+
+
+def make_lines(place: Path, count: int) -> None:
+    """The lines as Parquet with zstd."""
+    with pq.ParquetWriter(place, SCHEMA, compression="zstd") as writer:
+        for batch in line_batches(count):
+            writer.write_batch(batch)
 
 
 def prepared(count: int) -> Path:

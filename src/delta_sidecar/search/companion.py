@@ -28,6 +28,7 @@ from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, deleted
 from delta_sidecar.data.reader import RowReader
 from delta_sidecar.data.request import plan_request
 from delta_sidecar.errors import ConflictError, CorruptDataError, InputError, OtherTableError, TableNotFoundError
+from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.building import ENGINES, Choices, fields_of, prepare_table
@@ -57,6 +58,8 @@ _BATCH_ROWS: Final = 8192
 _DEAD_SHARE: Final = 0.3
 """A split of which more documents than this belong to files that are gone is written anew without them."""
 _ATTEMPTS: Final = 20
+_READERS: Final = 8
+"""Files whose rows are read side by side: on a remote store each takes two round trips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Companion:
 
     Args:
         table: The Delta table: its location, or as it is open.
-        search: The location of the search table; `_search` below the table if not given.
+        search: The location of the search table, or its store; `_search` below the table if not given.
         version: The version of the Delta table to open; the newest if not given.
         storage_options: Credentials and settings of the object store.
 
@@ -138,7 +141,7 @@ class Companion:
     def __init__(
         self,
         table: DeltaTable | str | os.PathLike[str],
-        search: str | os.PathLike[str] | None = None,
+        search: str | os.PathLike[str] | Store | None = None,
         version: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
@@ -204,8 +207,7 @@ class Companion:
             if deleted is None:
                 keep[places] = True
             else:
-                numbers = np.asarray([rows[place] for place in places], np.uint64)
-                keep[places] = ~np.isin(numbers, deleted.positions)
+                keep[places] = ~_among([rows[place] for place in places], deleted.positions)
         return keep
 
     @cached_property
@@ -235,17 +237,21 @@ class Companion:
         if not self.live(keys, rows).all():
             raise InputError("a hit is no live row of the table; leave it out")
         chosen = {
-            key: np.unique(np.asarray([rows[place] for place in places], np.uint64))
+            key: np.asarray(sorted({rows[place] for place in places}), np.uint64)
             for key, places in _by_key(keys).items()
         }
         by_path = {self.files[key].path: ChosenRows(positions) for key, positions in chosen.items()}
         reader = _reader(self._table, columns, lambda file: by_path[file.path], group_bytes=1)
+
+        def task(key: int) -> Callable[[], list[pa.RecordBatch]]:
+            return lambda: list(reader.read(self.files[key]))
+
         begin: dict[int, int] = {}
         read: list[pa.RecordBatch] = []
         count = 0
-        for key, positions in chosen.items():
+        of_files = Ordered(map(task, chosen), min(_READERS, len(chosen) - 1), lambda: _READERS)
+        for (key, positions), batches in zip(chosen.items(), of_files, strict=True):
             begin[key] = count
-            batches = list(reader.read(self.files[key]))
             found = sum(batch.num_rows for batch in batches)
             if found != len(positions):
                 raise CorruptDataError(f"{self.files[key].path} has fewer rows than its index says; index it again")
@@ -285,6 +291,16 @@ def rows_of_hits(
     left = [place for place, is_live in enumerate(keep.tolist()) if is_live]
     found = companion.rows_of_hits([keys[place] for place in left], [rows[place] for place in left], columns)
     return found, keep
+
+
+def _among(rows: Sequence[int], positions: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which rows are among positions, which are in order."""
+    numbers = np.asarray(rows, np.uint64)
+    if not len(positions):
+        return np.zeros(len(numbers), np.bool_)
+    places = np.minimum(np.searchsorted(positions, numbers), len(positions) - 1)
+    found: NDArray[np.bool_] = positions[places] == numbers
+    return found
 
 
 def _by_key(keys: Sequence[int]) -> dict[int, list[int]]:
@@ -347,11 +363,11 @@ def _opened(
 
 
 def companion_store(
-    table: DeltaTable, search: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
+    table: DeltaTable, search: str | os.PathLike[str] | Store | None, storage_options: Mapping[str, str] | None
 ) -> Store:
     """The store of a table's companion."""
     if search is not None:
-        return open_store(search, storage_options)
+        return open_store(search, storage_options) if isinstance(search, (str, os.PathLike)) else search
     return open_store(f"{parse_location(table.table_uri).text.rstrip('/')}/{DIRECTORY}", storage_options)
 
 
