@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -166,13 +166,23 @@ class Companion:
     @cached_property
     def files(self) -> dict[int, DataFile]:
         """The live files of the table, by their keys."""
-        return live_files(self._table)
+        return dict(live_files(self._table))
 
     @cached_property
     def indexed(self) -> set[int]:
         """The keys of the files that live splits index."""
-        keys = PathKeys(self._table)
-        return {keys.key(path) for split in self._search.splits() for path in split.companionSourceFiles or ()}
+        return {key for split in self._search.splits() for key in self.sources(split)}
+
+    @cached_property
+    def _sources(self) -> dict[str, list[int]]:
+        return {}
+
+    def sources(self, split: Split) -> list[int]:
+        """The keys of the files that a split indexes."""
+        if split.path not in self._sources:
+            keys = PathKeys(self._table)
+            self._sources[split.path] = [keys.key(path) for path in split.companionSourceFiles or ()]
+        return self._sources[split.path]
 
     def lag(self) -> Lag:
         """How far the companion is behind the table.
@@ -321,19 +331,20 @@ class PathKeys:
         return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def live_files(table: DeltaTable) -> dict[int, DataFile]:
-    """The live files of a table by their keys. Keys are hashes: that two files have the same one is all but
+def live_files(table: DeltaTable) -> Iterator[tuple[int, DataFile]]:
+    """The live files of a table, each with its key. Keys are hashes: that two files have the same one is all but
     impossible, and then refused."""
     access, keys = table._access, PathKeys(table)
     partitions = [access.snapshot.schema.resolve([name])[0] for name in access.snapshot.partition_columns]
-    found: dict[int, DataFile] = {}
+    seen: set[int] = set()
     with access.listing(None, (*FILE_COLUMNS, "num_records")) as scan:
         zone = access.settings.partition_timezone
         for file in DataFileList(scan, partitions, zone, access.location):
-            other = found.setdefault(keys.key(file.path), file)
-            if other is not file:
-                raise CorruptDataError(f"{file.path} and {other.path} have the same key; rewrite one of the files")
-    return found
+            key = keys.key(file.path)
+            if key in seen:
+                raise CorruptDataError(f"{file.path} has the same key as another file of the table; rewrite it")
+            seen.add(key)
+            yield key, file
 
 
 def _reader(
@@ -500,10 +511,15 @@ class _Step:
         conflicts: int,
         began: float,
     ) -> FollowReport:
-        live = live_files(self._table)
         splits = self._search.splits()
         indexed = {key for split in splits for key in self._sources(split)}
-        missing = [file for key, file in live.items() if key not in indexed]
+        # Of files that are indexed only the keys are kept: a table may have millions.
+        live: set[int] = set()
+        missing: list[DataFile] = []
+        for key, file in live_files(self._table):
+            live.add(key)
+            if key not in indexed:
+                missing.append(file)
         gone = [split for split in splits if not any(key in live for key in self._sources(split))]
         mostly = [split for split in splits if split not in gone and self._dead_share(split, live) > _DEAD_SHARE]
         groups = _groups(missing, rows_per_split)
@@ -525,7 +541,7 @@ class _Step:
             sum(split.numRecords or 0 for split in made),
             len(made) + sum(split is not None for split in kept),
             len(gone) + len(mostly),
-            len(indexed - set(live)),
+            len(indexed - live),
             conflicts,
             "spark" if on_spark and groups else "process",
             time.monotonic() - began,
@@ -534,7 +550,7 @@ class _Step:
     def _sources(self, split: Split) -> Iterator[int]:
         return (self._keys.key(path) for path in split.companionSourceFiles or ())
 
-    def _dead_share(self, split: Split, live: Mapping[int, DataFile]) -> float:
+    def _dead_share(self, split: Split, live: Set[int]) -> float:
         """The share of its files that are gone: about that of its documents."""
         keys = list(self._sources(split))
         return sum(key not in live for key in keys) / max(1, len(keys))
@@ -542,7 +558,7 @@ class _Step:
     def indexed(self, files: Sequence[DataFile]) -> Split:
         return index_files(self._table, self._search, files)
 
-    def _without_dead(self, split: Split, live: Mapping[int, DataFile]) -> Split | None:
+    def _without_dead(self, split: Split, live: Set[int]) -> Split | None:
         """A split as it was, without the documents of files that are gone."""
         dead = [key for key in self._sources(split) if key not in live]
         folder = Path(tempfile.mkdtemp(prefix="companion-"))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from delta_sidecar.errors import PositionError, TableNotFoundError
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.aggregations import count, histogram, top_terms
-from delta_sidecar.search.companion import Companion, Lag, PathKeys
+from delta_sidecar.search.companion import Companion, Lag
 from delta_sidecar.search.prepared_search import HitsOfSplit, PreparedSearch
 from delta_sidecar.search.query import Query
 from delta_sidecar.search.searching import SearchHits, page_of, search
@@ -213,24 +213,18 @@ class _TableRows:
 
     def __init__(self, companion: Companion) -> None:
         self._companion = companion
-        self._keys = PathKeys(companion.table)
-        self._sources: dict[str, list[int]] = {}
 
     @property
     def columns(self) -> StructType:
         return self._companion.table.schema()
 
     def gone(self, split: Split) -> Sequence[int]:
-        return [key for key in self._of(split) if key not in self._companion.files]
+        return [key for key in self._companion.sources(split) if key not in self._companion.files]
 
     def partly(self, split: Split) -> Sequence[int]:
         files = self._companion.files
-        return [key for key in self._of(split) if key in files and files[key].deletion_vector is not None]
-
-    def _of(self, split: Split) -> list[int]:
-        if split.path not in self._sources:
-            self._sources[split.path] = [self._keys.key(path) for path in split.companionSourceFiles or ()]
-        return self._sources[split.path]
+        keys = self._companion.sources(split)
+        return [key for key in keys if key in files and files[key].deletion_vector is not None]
 
     def live(self, opened: OpenedSplit, addresses: Sequence[Any]) -> list[bool]:
         if not addresses:

@@ -298,7 +298,9 @@ def _times(column: pa.Array) -> list[Any]:
 
 
 def _floats(column: pa.Array) -> list[Any]:
-    return [None if value is None or math.isnan(value) else value for value in column.cast(pa.float64()).to_pylist()]
+    """NaN in one form: beyond infinity in the engine's order, so no range of numbers has it."""
+    values = column.cast(pa.float64()).to_pylist()
+    return [math.nan if value is not None and math.isnan(value) else value for value in values]
 
 
 def _json(column: pa.Array) -> list[Any]:
