@@ -82,7 +82,9 @@ def die(table: str, options: Options, step: int) -> None:
 
     def work() -> None:
         for kind in (LocalStore, ObstoreStore):
-            for name in ("put_if_absent", "replace", "delete"):
+            for name in ("put_if_absent", "put_file", "replace", "delete"):
+                if not hasattr(kind, name):
+                    continue
                 setattr(kind, name, dying(getattr(kind, name)))
         for number in range(2):
             rows = log_lines(ROWS, first=ROWS * number)

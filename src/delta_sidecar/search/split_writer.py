@@ -7,7 +7,6 @@ when a version of the log adds it.
 from __future__ import annotations
 
 import math
-import mmap
 import shutil
 import tempfile
 import uuid
@@ -40,7 +39,7 @@ from delta_sidecar.search.split_fields import (
 )
 from delta_sidecar.search.split_file import SUFFIX, SplitFooter, write_split_file
 from delta_sidecar.search.table import present_ms
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Store, TakesFiles, mapped
 
 HEAP: Final = 40_000_000
 """Bytes of postings that the engine holds before it writes a segment. Its least is 15,000,000."""
@@ -230,12 +229,11 @@ def _offsets(footer: SplitFooter) -> dict[str, Any]:
 
 
 def _put(store: Store, path: str, file: Path) -> None:
-    with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        view = memoryview(data)
-        try:
-            store.put_if_absent(path, view)
-        finally:
-            view.release()
+    if isinstance(store, TakesFiles):
+        store.put_file(path, file)
+        return
+    with mapped(file) as data:
+        store.put_if_absent(path, data)
 
 
 def _directory(partition_values: Mapping[str, str | None]) -> str:

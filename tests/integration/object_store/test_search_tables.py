@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import uuid
@@ -22,6 +23,8 @@ from delta_sidecar.search import (
     overwrite,
     purge,
 )
+from delta_sidecar.storage import open_store
+from delta_sidecar.storage.store import TakesFiles
 from tests.integration.servers import ObjectServer
 from tests.search.lines import log_lines
 from tests.search.made import FAR, SCHEMA, splits
@@ -59,6 +62,17 @@ def test_a_life(s3: ObjectServer) -> None:
     assert purge(store, now_ms=FAR).deleted == ("a.split", "b.split", "crashed.split")
     opened = SearchTable(uri, storage_options=options, options={"checkpoint.read.timeoutSeconds": 20})
     assert ([split.path for split in opened.splits()], opened.versions()) == (["c.split"], [0, 2])
+
+
+@pytest.mark.parametrize("size", [10, (20 << 20) + 7])
+def test_a_file_goes_up_whole(s3: ObjectServer, tmp_path: Path, size: int) -> None:
+    """A small one in one request, a large one in parts."""
+    store = open_store(s3.uri(f"file-{uuid.uuid4().hex}"), s3.storage_options)
+    assert isinstance(store, TakesFiles)
+    data = random.Random(size).randbytes(size)
+    (tmp_path / "split").write_bytes(data)
+    store.put_file("a b/part.split", tmp_path / "split")
+    assert bytes(store.get("a b/part.split")) == data
 
 
 def ids(table: SearchTable) -> list[int]:
