@@ -306,3 +306,11 @@ def test_a_table_whose_numbers_are_not_listed_goes_on(tmp_path: Path) -> None:
     assert SearchTable(tmp_path).search("id:7").to_table()["id"].to_pylist() == [7]
     with pytest.raises(UnsupportedFeatureError, match="in another way"):
         build_splits(rows, tmp_path, text=["body"], key=["id"], filters=["host"])
+
+
+def test_columns_in_another_order_are_the_same_choice(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "größe": [7], "body": ["disk"]})
+    how: dict[str, Any] = {"text": ["body"], "key": ["id", "größe"]}
+    build_splits(rows, tmp_path, **how)
+    build_splits(rows.select(["body", "größe", "id"]), tmp_path, **how)
+    assert SearchTable(tmp_path).count("größe:7 disk") == 2

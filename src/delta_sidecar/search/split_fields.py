@@ -259,12 +259,14 @@ class SplitFields:
         return cls(wire.fields, wire.key, wire.time, wire.companion)
 
     def is_like(self, other: SplitFields) -> bool:
-        """Whether both answer the same questions. Whether the rows of each number are listed only changes how fast."""
-        return self._unlisted() == other._unlisted()
+        """Whether both answer the same questions. The order of columns changes nothing, and whether the rows of each
+        number are listed only how fast."""
+        return self._regardless() == other._regardless()
 
-    def _unlisted(self) -> SplitFields:
-        kept = [structs.replace(one, indexed=False) if one.kind in WHOLE else one for one in self.fields]
-        return replace(self, fields=tuple(kept))
+    def _regardless(self) -> SplitFields:
+        plain = [structs.replace(one, field="") for one in self.fields]
+        kept = [structs.replace(one, indexed=False) if one.kind in WHOLE else one for one in plain]
+        return replace(self, fields=tuple(sorted(kept, key=lambda one: one.name)), key=tuple(sorted(self.key)))
 
     def to_json(self) -> str:
         """The fields as the log keeps them."""
