@@ -139,6 +139,12 @@ query-cases: CASES = 2000
 query-cases: $(VENV)/.installed ## Ask CASES random queries (2000) in each analyzer, and compare with a matcher in plain Python
 	DELTA_SIDECAR_QUERY_CASES=$(CASES) $(BIN)/python -m pytest tests/search/test_queries.py -k model $(PYTEST_ARGS)
 
+.PHONY: split-races
+split-races: CASES = 20
+split-races: setup ## Build, merge and purge splits at once, CASES builds of each writer (20), and die at every write, on local disk and S3
+	DELTA_SIDECAR_SPLIT_RACES=$(CASES) $(BIN)/python -m pytest tests/search/test_split_races.py \
+	  tests/integration/object_store/test_search_tables.py $(PYTEST_ARGS)
+
 .PHONY: sync-cases
 sync-cases: CASES = 20
 sync-cases: setup ## Sync a table by every strategy after CASES random histories (20), and compare all rows
@@ -224,6 +230,15 @@ bench-search: $(VENV)/.installed ## Measure building splits of N lines (1000000)
 .PHONY: bench-search-queries
 bench-search-queries: $(VENV)/.installed ## Measure search in N lines (1000000) beside DuckDB's LIKE, tantivy alone and SQLite FTS5
 	$(BIN)/python -m benchmarks.search_queries --lines $(N)
+
+.PHONY: bench-search-spark
+bench-search-spark: setup ## Measure building splits of N lines (1000000) in tasks on local Spark
+	$(BIN)/python -m benchmarks.search_spark --lines $(N)
+
+.PHONY: bench-companion
+bench-companion: FILES = 100
+bench-companion: $(VENV)/.installed ## Measure search in a Delta table of N rows (1000000) in FILES files (100) through its companion
+	$(BIN)/python -m benchmarks.search_companion --rows $(N) --files $(FILES)
 
 .PHONY: bench-sync
 bench-sync: setup ## Measure a sync of ROWS rows (1000000), 1 % changed, beside feed, window and MERGE by hand

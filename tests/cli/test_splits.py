@@ -107,3 +107,19 @@ def test_following_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
             follower.wait(30)
         finally:
             follower.kill()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--stream"], "--stream needs --checkpoint-location"),
+        (["--every", "10 seconds"], "need --stream"),
+        (["--stream", "--checkpoint-location", "p", "--batch-id", "1"], "a stream numbers its batches itself"),
+        (["--stream", "--checkpoint-location", "p", "--mode", "overwrite"], "a stream appends"),
+        (["--stream", "--checkpoint-location", "p", "--engine", "process"], "a stream runs on Spark"),
+    ],
+)
+def test_options_of_a_stream_that_do_not_go_together(tmp_path: Path, options: list[str], problem: str) -> None:
+    done = invoke("splits", "build", tmp_path, tmp_path / "logs", "--text", "body", *options)
+    assert done.code == 2
+    assert problem in done.err

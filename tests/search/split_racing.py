@@ -1,8 +1,8 @@
 """Processes that build, merge and purge the splits of one table at once, or die at a write. Run as a program, as
 `tests.search.racing` is, and for the same reason.
 
-    python -m tests.search.split_racing race TABLE WRITERS BUILDS
-    python -m tests.search.split_racing die TABLE
+    python -m tests.search.split_racing race TABLE OPTIONS WRITERS BUILDS
+    python -m tests.search.split_racing die TABLE OPTIONS STEP
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from delta_sidecar.search import build_splits, checkpoint, clean_log, merge_splits, purge
 from delta_sidecar.storage.local import LocalStore
+from delta_sidecar.storage.remote import ObstoreStore
 from tests.search.lines import log_lines
 from tests.search.made import FAR
 from tests.search.racing import CLEAN, forked
@@ -26,32 +27,37 @@ ROWS = 20
 CHOICES: dict[str, Any] = {"text": ["body"], "key": ["id"], "time": "ts"}
 
 
-def write(table: str, writer: int, builds: int) -> None:
+Options = dict[str, str] | None
+
+
+def write(table: str, options: Options, writer: int, builds: int) -> None:
     for number in range(builds):
         first = (writer * builds + number) * ROWS
         # A job that was killed is run again with the number it had.
         for _ in range(2):
-            build_splits(log_lines(ROWS, first=first), table, **CHOICES, app_id=f"w{writer}", batch_id=number)
+            rows = log_lines(ROWS, first=first)
+            once: dict[str, Any] = {"app_id": f"w{writer}", "batch_id": number}
+            build_splits(rows, table, **CHOICES, **once, storage_options=options)
 
 
-def merge(table: str, ends: float) -> None:
+def merge(table: str, options: Options, ends: float) -> None:
     while time.time() < ends:
-        merge_splits(table, most_inputs=5)
+        merge_splits(table, most_inputs=5, storage_options=options)
         time.sleep(0.01)
 
 
-def clean(table: str, ends: float) -> None:
+def clean(table: str, options: Options, ends: float) -> None:
     while time.time() < ends:
-        checkpoint(table)
-        clean_log(table, options=CLEAN)
-        purge(table, retention=timedelta(minutes=10))
+        checkpoint(table, storage_options=options)
+        clean_log(table, options=CLEAN, storage_options=options)
+        purge(table, retention=timedelta(minutes=10), storage_options=options)
         time.sleep(0.05)
 
 
-def race(table: str, writers: int, builds: int) -> None:
+def race(table: str, options: Options, writers: int, builds: int) -> None:
     ends = time.time() + 600
-    children = [forked(lambda w=w: write(table, w, builds)) for w in range(writers)]  # type: ignore[misc]
-    others = [forked(lambda: merge(table, ends)), forked(lambda: clean(table, ends))]
+    children = [forked(lambda w=w: write(table, options, w, builds)) for w in range(writers)]  # type: ignore[misc]
+    others = [forked(lambda: merge(table, options, ends)), forked(lambda: clean(table, options, ends))]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     for child in others:
         os.kill(child, signal.SIGKILL)
@@ -59,8 +65,9 @@ def race(table: str, writers: int, builds: int) -> None:
     print(json.dumps({"codes": codes, "others": killed}))
 
 
-def die(table: str) -> None:
-    """Repeat a build and a merge, killed at the first write, the second, and so on until it lives; then purge."""
+def die(table: str, options: Options, step: int) -> None:
+    """Repeat a build and a merge, killed at the first write, the second (or every few), and so on until it lives; then
+    purge."""
     left = 0
 
     def dying(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,18 +81,22 @@ def die(table: str) -> None:
         return at_a_write
 
     def work() -> None:
-        for name in ("put_if_absent", "replace", "delete"):
-            setattr(LocalStore, name, dying(getattr(LocalStore, name)))
+        for kind in (LocalStore, ObstoreStore):
+            for name in ("put_if_absent", "put_file", "replace", "delete"):
+                if not hasattr(kind, name):
+                    continue
+                setattr(kind, name, dying(getattr(kind, name)))
         for number in range(2):
-            build_splits(log_lines(ROWS, first=ROWS * number), table, **CHOICES, app_id="w", batch_id=number)
-        merge_splits(table)
-        checkpoint(table)
-        clean_log(table, options=CLEAN, now_ms=FAR)
-        purge(table, retention=timedelta(0), now_ms=FAR)
+            rows = log_lines(ROWS, first=ROWS * number)
+            build_splits(rows, table, **CHOICES, app_id="w", batch_id=number, storage_options=options)
+        merge_splits(table, storage_options=options)
+        checkpoint(table, storage_options=options)
+        clean_log(table, options=CLEAN, now_ms=FAR, storage_options=options)
+        purge(table, retention=timedelta(0), now_ms=FAR, storage_options=options)
 
     deaths = 0
     while True:
-        left = deaths
+        left = deaths * step
         code = os.waitstatus_to_exitcode(os.waitpid(forked(work), 0)[1])
         if code == 0:
             break
@@ -95,8 +106,8 @@ def die(table: str) -> None:
 
 
 if __name__ == "__main__":
-    mode, place, *rest = sys.argv[1:]
+    mode, place, stores, *rest = sys.argv[1:]
     if mode == "die":
-        die(place)
+        die(place, json.loads(stores), int(rest[0]))
     else:
-        race(place, int(rest[0]), int(rest[1]))
+        race(place, json.loads(stores), int(rest[0]), int(rest[1]))

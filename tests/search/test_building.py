@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
@@ -24,6 +26,7 @@ from delta_sidecar.search import (  # noqa: E402
     SearchTable,
     Split,
     SplitCache,
+    SplitFields,
     build_splits,
     create_table,
     merge_splits,
@@ -32,6 +35,7 @@ from delta_sidecar.search import (  # noqa: E402
 )
 from delta_sidecar.search.split_merging import plan_merges  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
+from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import log_lines  # noqa: E402
 from tests.search.made import schema  # noqa: E402
 
@@ -288,3 +292,25 @@ def test_a_merge_is_planned_anew_after_a_conflict(tmp_path: Path, monkeypatch: p
         replace(table, [first.path], [])
     overwrite(table, [])
     assert ids(table) == []
+
+
+def test_a_table_whose_numbers_are_not_listed_goes_on(tmp_path: Path) -> None:
+    """Tables of before keys were terms have a key that is found in its column; they take the same choices."""
+    rows = log_lines(20)
+    choices = SplitFields.choose(rows.schema, text=["body"], key=["id"])
+    old = [structs.replace(one, indexed=False) if one.name == "id" else one for one in choices]
+    fields = dataclasses.replace(choices, fields=tuple(old))
+    columns = fields.columns_of(table_schema(rows.schema)).to_json()
+    create_table(tmp_path, columns, configuration={"sidecar.fields": fields.to_json()})
+    build_splits(rows, tmp_path, text=["body"], key=["id"])
+    assert SearchTable(tmp_path).search("id:7").to_table()["id"].to_pylist() == [7]
+    with pytest.raises(UnsupportedFeatureError, match="in another way"):
+        build_splits(rows, tmp_path, text=["body"], key=["id"], filters=["host"])
+
+
+def test_columns_in_another_order_are_the_same_choice(tmp_path: Path) -> None:
+    rows = pa.table({"id": [1], "größe": [7], "body": ["disk"]})
+    how: dict[str, Any] = {"text": ["body"], "key": ["id", "größe"]}
+    build_splits(rows, tmp_path, **how)
+    build_splits(rows.select(["body", "größe", "id"]), tmp_path, **how)
+    assert SearchTable(tmp_path).count("größe:7 disk") == 2

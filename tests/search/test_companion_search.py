@@ -16,7 +16,7 @@ tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not insta
 from delta_sidecar import DeltaTable, PositionError, QueryError, TableNotFoundError, UnknownColumnError  # noqa: E402
 from delta_sidecar.search import CompanionSearch, SearchTable, SplitCache, follow, open_search  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
-from delta_sidecar.testing import CountingStore  # noqa: E402
+from delta_sidecar.testing import CountingStore, InStepStore  # noqa: E402
 from delta_sidecar.testing.actions import DeletionVector, RemoveFile, add  # noqa: E402
 from delta_sidecar.testing.table_builder import LogBuilder  # noqa: E402
 from tests.cli.running import invoke  # noqa: E402
@@ -201,26 +201,53 @@ def test_a_stream_of_all_hits(lines: Lines, cache: SplitCache) -> None:
 
 
 def test_requests_of_a_search(tmp_path: Path) -> None:
-    """The newest split alone is fetched, and of the table's files only those with hits are read; warm, nothing but
-    these."""
+    """Cold, the newest split alone is fetched, in two requests, and of the table's files only those with hits are read;
+    warm, nothing but these."""
     lines = Lines(tmp_path / "events")
     for _ in range(6):
         lines.append()
         follow(lines.root, **CHOICE)
-    store = CountingStore(open_store(lines.root))
     cache = SplitCache(tmp_path / "cache")
+    opening = {"get": 1, "list": 2, "stream": 8}
+    for of_splits in ({"range": 2}, {}):
+        store = CountingStore(open_store(lines.root))
+        splits = CountingStore(open_store(lines.root / "_search"))
+        table = CompanionSearch(DeltaTable(store.root_uri, store=store), splits)
+        assert table.notes == ()
+        # The table was open before in this process: two hints of an index, and a list that shows nothing new.
+        assert store.counts() == {"get": 2, "list": 1}
+        assert splits.counts() == opening
+        for _ in range(2):
+            store.reset()
+            hits = table.search("disk", limit=3, cache=cache)
+            assert (hits.metrics.opened, hits.metrics.splits) == (1, 6)
+            assert [(one.verb, one.path) for one in store.requests] == [("get", "part-5.parquet")]
+        # The list of its files, then all of them at once.
+        assert splits.counts() == opening | of_splits
+        assert len({path for path in splits.paths() if path.endswith(".split")}) == len(of_splits)
+    assert cache.counts.fetched == 1
+    store.reset()
+    splits.reset()
+    table.count("disk", cache=cache)
+    assert splits.counts() == {"range": 2 * 5}
+    assert store.requests == []
+
+
+def test_rows_of_many_files_are_read_side_by_side(tmp_path: Path) -> None:
+    """Hits in eight files and two splits take two trips to the table: one for the first file, one for the others."""
+    lines = Lines(tmp_path / "events")
+    for number in range(8):
+        lines.append()
+        if number % 4 == 3:
+            follow(lines.root, **CHOICE)
+    store = CountingStore(InStepStore(open_store(lines.root), 0.05))
     table = CompanionSearch(DeltaTable(store.root_uri, store=store))
     assert table.notes == ()
-    for fetched in (1, 1):
-        store.reset()
-        hits = table.search("disk", limit=3, cache=cache)
-        assert hits.metrics.opened == cache.counts.fetched == fetched
-        assert hits.metrics.splits == 6
-        files = {path for path in store.paths() if path.endswith(".parquet")}
-        assert files == {"part-5.parquet"}
-        assert len(store.requests) <= 4
-    table.count("disk", cache=cache)
-    assert cache.counts.fetched == 6
+    store.reset()
+    hits = table.search("*", limit=8 * PER_FILE, cache=SplitCache(tmp_path / "cache"))
+    assert [row["id"] for row in hits.to_pylist()] == [row["id"] for row in lines.rows()]
+    assert store.counts() == {"get": 8}
+    assert store.round_trips() == 2
 
 
 def test_the_command_searches_a_delta_table(lines: Lines) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -22,12 +23,15 @@ from delta_sidecar import (  # noqa: E402
     UnknownColumnError,
     UnsupportedFeatureError,
 )
+from delta_sidecar.predicates.binding import bind_predicate  # noqa: E402
+from delta_sidecar.predicates.evaluation import matching  # noqa: E402
 from delta_sidecar.search import (  # noqa: E402
     SearchTable,
     Split,
     SplitCache,
     SplitFields,
     append,
+    build_splits,
     create_table,
     overwrite,
 )
@@ -426,3 +430,46 @@ def test_splits_of_other_fields_are_asked_in_their_way(tmp_path: Path, cache: Sp
     append(root, [write(root, stemmed, rows, "eu")])
     found = ids(SearchTable(root).search("disk", limit=1000, cache=cache))
     assert found == [900, *(row["id"] for row in lines("disk"))]
+
+
+def test_nan_is_a_value_in_no_order(tmp_path: Path) -> None:
+    """As a predicate of `DeltaTable` has it: NaN is not null, and only `!=` and negations are true of it."""
+    ratios = [1.0, float("nan"), None, float("-nan"), float("inf"), -3.0]
+    rows = pa.table({"id": range(6), "ratio": pa.array(ratios, pa.float64())})
+    build_splits(rows, tmp_path / "logs", key=["id"], filters=["ratio"])
+    table = SearchTable(tmp_path / "logs")
+    for where, wanted in [
+        ("ratio > 0", [0, 4]),
+        ("ratio <= 1", [0, 5]),
+        ("ratio != 1", [1, 3, 4, 5]),
+        ("NOT (ratio > 0)", [1, 3, 5]),
+        ("ratio IS NULL", [2]),
+        ("ratio IS NOT NULL", [0, 1, 3, 4, 5]),
+    ]:
+        predicate = bind_predicate(where, table.schema(), [])
+        assert predicate is not None
+        assert [at for at, flag in enumerate(matching(predicate, rows.to_batches()[0]).to_pylist()) if flag] == wanted
+        assert sorted(table.search("*", where).to_table()["id"].to_pylist()) == wanted, where
+    assert sorted(table.search("ratio:[0 TO *]").to_table()["id"].to_pylist()) == [0, 4]
+    assert math.isnan(table.search("id:1").to_pylist()[0]["ratio"])
+
+
+def test_a_key_is_looked_up_as_a_term(tmp_path: Path) -> None:
+    """One that is no whole number, or none of 64 bits, is in no row; the score is that of any other condition."""
+    rows = pa.table({"id": [5, None, -(2**63), 2**63 - 1], "body": ["disk"] * 4})
+    build_splits(rows, tmp_path / "logs", text=["body"], key=["id"])
+    table = SearchTable(tmp_path / "logs")
+    for query, wanted in [
+        ("id:5", [5]),
+        ("id:6", []),
+        (f"id:{2**63 - 1}", [2**63 - 1]),
+        (f"id:{-(2**63)}", [-(2**63)]),
+        ("id:>=5", [5, 2**63 - 1]),
+        ("id:(5 OR 6)", [5]),
+        ("NOT id:5", [-(2**63), 2**63 - 1, None]),
+    ]:
+        found = table.search(query).to_table()["id"].to_pylist()
+        assert sorted(found, key=lambda one: (one is None, one)) == wanted, query
+    assert table.search("*", f"id IN (5, {2**63 - 1}, {2**64})").to_table().num_rows == 2
+    assert table.count("*", f"id IN ({2**64})") == table.count(f"id:{2**64}") == 0
+    assert table.search("id:5", order="best").to_pylist()[0]["score"] == 1.0

@@ -23,7 +23,7 @@ from tests.search.lines import SCHEMA
 def test_lean_by_default() -> None:
     fields = SplitFields.choose(SCHEMA, text=["body"], key=["id"], time="ts")
     assert fields.fields == (
-        SplitField("id", "integer", "long", indexed=False, fast=True, positions=False),
+        SplitField("id", "integer", "long", fast=True, positions=False),
         SplitField("ts", "time", "timestamp", indexed=False, fast=True, positions=False),
         SplitField("body", "text", "string", analyzer="default"),
     )

@@ -31,7 +31,7 @@ def program(*arguments: object) -> Any:
 def test_all_at_once(tmp_path: Path, writers: int, builds: int) -> None:
     table = tmp_path / "logs"
     build_splits(log_lines(ROWS, first=10**6), table, **CHOICES)
-    done = program("race", table, writers, builds)
+    done = program("race", table, "null", writers, builds)
     assert done["codes"] == [0] * writers
     assert set(done["others"]) <= {-9}
     assert ids(table) == [*range(writers * builds * ROWS), *range(10**6, 10**6 + ROWS)]
@@ -42,7 +42,7 @@ def test_all_at_once(tmp_path: Path, writers: int, builds: int) -> None:
 @pytest.mark.long
 def test_killed_at_every_write(tmp_path: Path) -> None:
     table = tmp_path / "logs"
-    assert program("die", table)["deaths"] >= 6
+    assert program("die", table, "null", 1)["deaths"] >= 6
     assert ids(table) == list(range(2 * ROWS))
     opened = SearchTable(table)
     for split in opened.splits():

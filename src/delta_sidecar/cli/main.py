@@ -1244,8 +1244,17 @@ _choices = arguments.together(
     help="Format of the source, if its names do not tell.",
 )
 @option("--read-option", multiple=True, metavar="NAME=VALUE", section=_SPLITS, help="Option of Spark's reader.")
-@option("--app-id", metavar="NAME", section=_SPLITS, help="With --batch-id: add each batch once.")
-@option("--batch-id", type=click.IntRange(min=0), metavar="N", section=_SPLITS, help="The number of the batch.")
+@option("--app-id", metavar="NAME", section=_STREAM, help="With --batch-id: add each batch once.")
+@option("--batch-id", type=click.IntRange(min=0), metavar="N", section=_STREAM, help="The number of the batch.")
+@option("--stream", is_flag=True, section=_STREAM, help="Add what is new since the last run.")
+@option(
+    "--checkpoint-location",
+    metavar="DIR",
+    section=_STREAM,
+    shell_complete=arguments.complete_place,
+    help="Where a stream keeps its progress.",
+)
+@option("--every", metavar="TIME", section=_STREAM, help="Keep running, with a batch every '10 seconds'.")
 @option(
     "--property",
     "properties",
@@ -1284,6 +1293,7 @@ def build_splits_command(
             read_options=arguments.pairs("--read-option", read_option),
             properties=arguments.pairs("--property", properties),
             conf=settings,
+            verbose=verbose,
             **how,
         )
         build(order)

@@ -16,10 +16,13 @@ from delta_sidecar.cli.progress import Progress
 from delta_sidecar.errors import OptionError
 from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.ingest_job import bytes_of
+from delta_sidecar.pipeline.session import spark_session
+from delta_sidecar.pipeline.streaming import await_end
 from delta_sidecar.search.actions import to_wire
 from delta_sidecar.search.building import SplitsReport, build_splits, fields_of
 from delta_sidecar.search.companion import FollowReport, follow
 from delta_sidecar.search.retention import CleanupReport, clean_log, purge
+from delta_sidecar.search.spark_splits import stream_splits
 from delta_sidecar.search.split_cache import BUDGET, SplitCache, shared_splits
 from delta_sidecar.search.split_fields import FIELDS
 from delta_sidecar.search.split_merging import merge_splits
@@ -79,10 +82,33 @@ class BuildOrder:
     properties: Mapping[str, str] = field(default_factory=dict)
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    stream: bool = False
+    checkpoint_location: str | None = None
+    every: str | None = None
+    verbose: bool = False
+
+    def check(self) -> None:
+        """Refuse options that do not go together."""
+        if not self.stream:
+            if self.checkpoint_location is not None or self.every is not None:
+                raise OptionError("--checkpoint-location and --every need --stream")
+            return
+        if self.checkpoint_location is None:
+            raise OptionError("--stream needs --checkpoint-location, where Spark keeps the progress of the stream")
+        if self.batch_id is not None:
+            raise OptionError("--batch-id is for a single batch; a stream numbers its batches itself")
+        if self.mode != "append":
+            raise OptionError(f"--mode {self.mode} is for a single build; a stream appends")
+        if self.engine == "process":
+            raise OptionError("a stream runs on Spark; leave --engine out")
 
 
 def build(order: BuildOrder) -> None:
     """Build splits and print what was written."""
+    order.check()
+    if order.stream:
+        _build_stream(order)
+        return
     with Progress() as progress:
         progress.say("reading the source")
         done = build_splits(
@@ -109,6 +135,62 @@ def build(order: BuildOrder) -> None:
             progress=progress.say,
         )
     order.place.tell(done, _built(done))
+
+
+def _build_stream(order: BuildOrder) -> None:
+    """Add what is new at the source, batch by batch, until there is nothing more, or until stopped."""
+    assert order.checkpoint_location is not None
+    place, done = order.place, list[SplitsReport]()
+
+    def on_batch(report: SplitsReport) -> None:
+        done.append(report)
+        if place.as_json:
+            write_json(asdict(report))
+
+    uris = [order.source, place.table, order.checkpoint_location]
+    stores = place.storage_options or None
+    with Progress() as progress:
+        progress.say("starting Spark")
+        session = spark_session(order.master, order.conf, stores, uris, "delta-sidecar splits", order.verbose)
+        with session as spark, stopped_by_signals() as stop:
+            progress.watch(spark)
+            query = stream_splits(
+                order.source,
+                place.table,
+                order.checkpoint_location,
+                spark=spark,
+                source_format=order.source_format,
+                read_options=order.read_options,
+                available_now=order.every is None,
+                processing_time=order.every,
+                app_id=order.app_id,
+                on_batch=on_batch,
+                storage_options=stores,
+                text=order.text,
+                key=order.key,
+                time=order.time,
+                filters=order.filters,
+                stored=order.stored,
+                analyzers=order.analyzers,
+                partition_columns=order.partition_columns,
+                rows_per_split=order.rows_per_split,
+                properties=order.properties,
+            )
+            await_end(query, stop.is_set)
+    if not place.as_json:
+        write_facts(_streamed(done))
+
+
+def _streamed(done: Sequence[SplitsReport]) -> Iterator[tuple[str, str]]:
+    if not done:
+        yield "batches", "0: nothing is new"
+        return
+    rows, splits, size = (sum(getattr(one, name) for one in done) for name in ("rows", "splits", "bytes"))
+    yield "batches", f"{len(done):,}"
+    yield "version", str(done[-1].version)
+    yield "added", f"{counted(rows, 'row')} in {counted(splits, 'split')}, {sized(size)}"
+    if repeated := sum(one.is_repeated for one in done):
+        yield "skipped", f"{repeated:,}: already in the table"
 
 
 def _built(done: SplitsReport) -> Iterator[tuple[str, str]]:

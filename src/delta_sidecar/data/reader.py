@@ -286,12 +286,16 @@ class _OpenFile:
             keep = _both(keep, pa.chunked_array([mask for masks in chunks for mask in masks], pa.bool_()))
             if not _any(keep):
                 return
-        start = 0
+        start, left = 0, span.count if keep is None else _count(keep)
         for columns, count in self._stream(span, self.columns.output):
             kept = None if keep is None else keep.slice(start, count)
             start += count
             if _any(kept):
                 yield from rows.output(columns, count, kept)
+            left -= count if kept is None else _count(kept)
+            if not left:
+                # A few rows at the beginning of a large row group need not the rest of it.
+                return
 
     def _live(self, span: RowSpan) -> pa.ChunkedArray | None:
         """Which rows of a span are wanted; None for all."""

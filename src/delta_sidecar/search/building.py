@@ -114,7 +114,7 @@ def build_splits(
     """Index rows into splits, and add these to a search table in one commit. A table that is not there is created.
 
     Args:
-        source: Arrow rows, a Spark DataFrame, or the location of a Delta table or of Parquet, JSON or CSV files.
+        source: Arrow rows, a Spark DataFrame, or the location of a Delta table or of Parquet files.
         table: The location of the search table.
         text: Columns of texts to search in. This and the other choices of columns are made when the table is created;
             later they can be left out, and must not differ.
@@ -239,7 +239,7 @@ def prepare_table(
     except TableNotFoundError:
         existing = _created(store, schema, chosen, properties, companion)
     fields = fields_of(existing)
-    if chosen.is_given and _choose(schema, chosen, existing.partition_columns, companion) != fields:
+    if chosen.is_given and not _choose(schema, chosen, existing.partition_columns, companion).is_like(fields):
         raise UnsupportedFeatureError(
             f"the search table at {store.root_uri} indexes other columns, or in another way ({_words(fields)}); "
             "leave the choices out, or build another table"
@@ -342,11 +342,9 @@ def _source(
         from delta_sidecar.pipeline.sources import source_of
 
         place = source_of(source, source_format, read_options, storage_options)
-        if place.is_text:
-            raise InputError(
-                f"{place.uri} holds {place.format} files, whose records may not parse or not fit; add them to a Delta "
-                "table with `sidecar ingest`, which loses none, and build on that table"
-            )
+        from delta_sidecar.search.spark_splits import check_columnar
+
+        check_columnar(place)
         here = None if engine == "spark" else _files_here(place)
         if here is not None and (engine == "process" or (here.count or 0) <= PROCESS_ROWS):
             return here

@@ -12,7 +12,7 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,7 @@ from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, deleted
 from delta_sidecar.data.reader import RowReader
 from delta_sidecar.data.request import plan_request
 from delta_sidecar.errors import ConflictError, CorruptDataError, InputError, OtherTableError, TableNotFoundError
+from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.building import ENGINES, Choices, fields_of, prepare_table
@@ -57,6 +58,8 @@ _BATCH_ROWS: Final = 8192
 _DEAD_SHARE: Final = 0.3
 """A split of which more documents than this belong to files that are gone is written anew without them."""
 _ATTEMPTS: Final = 20
+_READERS: Final = 8
+"""Files whose rows are read side by side: on a remote store each takes two round trips."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ class Companion:
 
     Args:
         table: The Delta table: its location, or as it is open.
-        search: The location of the search table; `_search` below the table if not given.
+        search: The location of the search table, or its store; `_search` below the table if not given.
         version: The version of the Delta table to open; the newest if not given.
         storage_options: Credentials and settings of the object store.
 
@@ -138,7 +141,7 @@ class Companion:
     def __init__(
         self,
         table: DeltaTable | str | os.PathLike[str],
-        search: str | os.PathLike[str] | None = None,
+        search: str | os.PathLike[str] | Store | None = None,
         version: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
@@ -163,13 +166,23 @@ class Companion:
     @cached_property
     def files(self) -> dict[int, DataFile]:
         """The live files of the table, by their keys."""
-        return live_files(self._table)
+        return dict(live_files(self._table))
 
     @cached_property
     def indexed(self) -> set[int]:
         """The keys of the files that live splits index."""
-        keys = PathKeys(self._table)
-        return {keys.key(path) for split in self._search.splits() for path in split.companionSourceFiles or ()}
+        return {key for split in self._search.splits() for key in self.sources(split)}
+
+    @cached_property
+    def _sources(self) -> dict[str, list[int]]:
+        return {}
+
+    def sources(self, split: Split) -> list[int]:
+        """The keys of the files that a split indexes."""
+        if split.path not in self._sources:
+            keys = PathKeys(self._table)
+            self._sources[split.path] = [keys.key(path) for path in split.companionSourceFiles or ()]
+        return self._sources[split.path]
 
     def lag(self) -> Lag:
         """How far the companion is behind the table.
@@ -204,8 +217,7 @@ class Companion:
             if deleted is None:
                 keep[places] = True
             else:
-                numbers = np.asarray([rows[place] for place in places], np.uint64)
-                keep[places] = ~np.isin(numbers, deleted.positions)
+                keep[places] = ~_among([rows[place] for place in places], deleted.positions)
         return keep
 
     @cached_property
@@ -235,17 +247,21 @@ class Companion:
         if not self.live(keys, rows).all():
             raise InputError("a hit is no live row of the table; leave it out")
         chosen = {
-            key: np.unique(np.asarray([rows[place] for place in places], np.uint64))
+            key: np.asarray(sorted({rows[place] for place in places}), np.uint64)
             for key, places in _by_key(keys).items()
         }
         by_path = {self.files[key].path: ChosenRows(positions) for key, positions in chosen.items()}
         reader = _reader(self._table, columns, lambda file: by_path[file.path], group_bytes=1)
+
+        def task(key: int) -> Callable[[], list[pa.RecordBatch]]:
+            return lambda: list(reader.read(self.files[key]))
+
         begin: dict[int, int] = {}
         read: list[pa.RecordBatch] = []
         count = 0
-        for key, positions in chosen.items():
+        of_files = Ordered(map(task, chosen), min(_READERS, len(chosen) - 1), lambda: _READERS)
+        for (key, positions), batches in zip(chosen.items(), of_files, strict=True):
             begin[key] = count
-            batches = list(reader.read(self.files[key]))
             found = sum(batch.num_rows for batch in batches)
             if found != len(positions):
                 raise CorruptDataError(f"{self.files[key].path} has fewer rows than its index says; index it again")
@@ -287,6 +303,16 @@ def rows_of_hits(
     return found, keep
 
 
+def _among(rows: Sequence[int], positions: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which rows are among positions, which are in order."""
+    numbers = np.asarray(rows, np.uint64)
+    if not len(positions):
+        return np.zeros(len(numbers), np.bool_)
+    places = np.minimum(np.searchsorted(positions, numbers), len(positions) - 1)
+    found: NDArray[np.bool_] = positions[places] == numbers
+    return found
+
+
 def _by_key(keys: Sequence[int]) -> dict[int, list[int]]:
     places: dict[int, list[int]] = {}
     for place, key in enumerate(keys):
@@ -305,19 +331,20 @@ class PathKeys:
         return int.from_bytes(digest[:8], "big", signed=True)
 
 
-def live_files(table: DeltaTable) -> dict[int, DataFile]:
-    """The live files of a table by their keys. Keys are hashes: that two files have the same one is all but
+def live_files(table: DeltaTable) -> Iterator[tuple[int, DataFile]]:
+    """The live files of a table, each with its key. Keys are hashes: that two files have the same one is all but
     impossible, and then refused."""
     access, keys = table._access, PathKeys(table)
     partitions = [access.snapshot.schema.resolve([name])[0] for name in access.snapshot.partition_columns]
-    found: dict[int, DataFile] = {}
+    seen: set[int] = set()
     with access.listing(None, (*FILE_COLUMNS, "num_records")) as scan:
         zone = access.settings.partition_timezone
         for file in DataFileList(scan, partitions, zone, access.location):
-            other = found.setdefault(keys.key(file.path), file)
-            if other is not file:
-                raise CorruptDataError(f"{file.path} and {other.path} have the same key; rewrite one of the files")
-    return found
+            key = keys.key(file.path)
+            if key in seen:
+                raise CorruptDataError(f"{file.path} has the same key as another file of the table; rewrite it")
+            seen.add(key)
+            yield key, file
 
 
 def _reader(
@@ -347,11 +374,11 @@ def _opened(
 
 
 def companion_store(
-    table: DeltaTable, search: str | os.PathLike[str] | None, storage_options: Mapping[str, str] | None
+    table: DeltaTable, search: str | os.PathLike[str] | Store | None, storage_options: Mapping[str, str] | None
 ) -> Store:
     """The store of a table's companion."""
     if search is not None:
-        return open_store(search, storage_options)
+        return open_store(search, storage_options) if isinstance(search, (str, os.PathLike)) else search
     return open_store(f"{parse_location(table.table_uri).text.rstrip('/')}/{DIRECTORY}", storage_options)
 
 
@@ -484,10 +511,15 @@ class _Step:
         conflicts: int,
         began: float,
     ) -> FollowReport:
-        live = live_files(self._table)
         splits = self._search.splits()
         indexed = {key for split in splits for key in self._sources(split)}
-        missing = [file for key, file in live.items() if key not in indexed]
+        # Of files that are indexed only the keys are kept: a table may have millions.
+        live: set[int] = set()
+        missing: list[DataFile] = []
+        for key, file in live_files(self._table):
+            live.add(key)
+            if key not in indexed:
+                missing.append(file)
         gone = [split for split in splits if not any(key in live for key in self._sources(split))]
         mostly = [split for split in splits if split not in gone and self._dead_share(split, live) > _DEAD_SHARE]
         groups = _groups(missing, rows_per_split)
@@ -509,7 +541,7 @@ class _Step:
             sum(split.numRecords or 0 for split in made),
             len(made) + sum(split is not None for split in kept),
             len(gone) + len(mostly),
-            len(indexed - set(live)),
+            len(indexed - live),
             conflicts,
             "spark" if on_spark and groups else "process",
             time.monotonic() - began,
@@ -518,7 +550,7 @@ class _Step:
     def _sources(self, split: Split) -> Iterator[int]:
         return (self._keys.key(path) for path in split.companionSourceFiles or ())
 
-    def _dead_share(self, split: Split, live: Mapping[int, DataFile]) -> float:
+    def _dead_share(self, split: Split, live: Set[int]) -> float:
         """The share of its files that are gone: about that of its documents."""
         keys = list(self._sources(split))
         return sum(key not in live for key in keys) / max(1, len(keys))
@@ -526,7 +558,7 @@ class _Step:
     def indexed(self, files: Sequence[DataFile]) -> Split:
         return index_files(self._table, self._search, files)
 
-    def _without_dead(self, split: Split, live: Mapping[int, DataFile]) -> Split | None:
+    def _without_dead(self, split: Split, live: Set[int]) -> Split | None:
         """A split as it was, without the documents of files that are gone."""
         dead = [key for key in self._sources(split) if key not in live]
         folder = Path(tempfile.mkdtemp(prefix="companion-"))

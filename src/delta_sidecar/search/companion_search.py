@@ -16,13 +16,14 @@ import pyarrow as pa
 from delta_sidecar.errors import PositionError, TableNotFoundError
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.aggregations import count, histogram, top_terms
-from delta_sidecar.search.companion import Companion, Lag, PathKeys
-from delta_sidecar.search.prepared_search import PreparedSearch
+from delta_sidecar.search.companion import Companion, Lag
+from delta_sidecar.search.prepared_search import HitsOfSplit, PreparedSearch
 from delta_sidecar.search.query import Query
 from delta_sidecar.search.searching import SearchHits, page_of, search
 from delta_sidecar.search.split_cache import OpenedSplit, SplitCache
 from delta_sidecar.search.split_fields import PATH_FIELD, ROW_FIELD
 from delta_sidecar.search.table import SearchTable
+from delta_sidecar.storage.store import Store
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.texts import counted
 from delta_sidecar.values.types import StructField, StructType
@@ -36,7 +37,7 @@ class CompanionSearch:
 
     Args:
         table: The Delta table: its location, or as it is open.
-        search: The location of the search table; `_search` below the table if not given.
+        search: The location of the search table, or its store; `_search` below the table if not given.
         version: The version of the Delta table; the newest if not given.
         storage_options: Credentials and settings of the object store.
 
@@ -57,7 +58,7 @@ class CompanionSearch:
     def __init__(
         self,
         table: DeltaTable | str | os.PathLike[str],
-        search: str | os.PathLike[str] | None = None,
+        search: str | os.PathLike[str] | Store | None = None,
         version: int | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
@@ -212,24 +213,18 @@ class _TableRows:
 
     def __init__(self, companion: Companion) -> None:
         self._companion = companion
-        self._keys = PathKeys(companion.table)
-        self._sources: dict[str, list[int]] = {}
 
     @property
     def columns(self) -> StructType:
         return self._companion.table.schema()
 
     def gone(self, split: Split) -> Sequence[int]:
-        return [key for key in self._of(split) if key not in self._companion.files]
+        return [key for key in self._companion.sources(split) if key not in self._companion.files]
 
     def partly(self, split: Split) -> Sequence[int]:
         files = self._companion.files
-        return [key for key in self._of(split) if key in files and files[key].deletion_vector is not None]
-
-    def _of(self, split: Split) -> list[int]:
-        if split.path not in self._sources:
-            self._sources[split.path] = [self._keys.key(path) for path in split.companionSourceFiles or ()]
-        return self._sources[split.path]
+        keys = self._companion.sources(split)
+        return [key for key in keys if key in files and files[key].deletion_vector is not None]
 
     def live(self, opened: OpenedSplit, addresses: Sequence[Any]) -> list[bool]:
         if not addresses:
@@ -237,10 +232,12 @@ class _TableRows:
         keys, rows = _places(opened, addresses)
         return [bool(flag) for flag in self._companion.live(keys, rows)]
 
-    def rows(
-        self, opened: OpenedSplit, addresses: Sequence[Any], columns: Sequence[StructField]
-    ) -> dict[str, pa.Array]:
-        keys, rows = _places(opened, addresses)
+    def rows(self, hits: Sequence[HitsOfSplit], columns: Sequence[StructField]) -> dict[str, pa.Array]:
+        keys, rows = list[int](), list[int]()
+        for opened, addresses in hits:
+            found_keys, found_rows = _places(opened, addresses)
+            keys += found_keys
+            rows += found_rows
         found = self._companion.rows_of_hits(keys, rows, [column.name for column in columns])
         return {name: found[name].combine_chunks() for name in found.column_names}
 

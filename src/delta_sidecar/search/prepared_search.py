@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -53,6 +53,10 @@ def written_fields(table: SearchTable) -> str:
     return written
 
 
+HitsOfSplit: TypeAlias = tuple[OpenedSplit, Sequence[Any]]
+"""An open split, and the engine's addresses of documents in it."""
+
+
 class LiveRows(Protocol):
     """The table that a companion's documents are about: which of them are its rows, and what is in these."""
 
@@ -73,10 +77,8 @@ class LiveRows(Protocol):
         """Which documents are rows of the table."""
         ...
 
-    def rows(
-        self, opened: OpenedSplit, addresses: Sequence[Any], columns: Sequence[StructField]
-    ) -> dict[str, pa.Array]:
-        """Columns of live rows, in the order of the addresses."""
+    def rows(self, hits: Sequence[HitsOfSplit], columns: Sequence[StructField]) -> dict[str, pa.Array]:
+        """Columns of live rows, split by split in the order of the addresses."""
         ...
 
 

@@ -111,6 +111,9 @@ class _Maker:
                 return make.empty_query()
             case OfSplit(condition):
                 return make.all_query() if self._holds(condition) else make.empty_query()
+            case Lookup(name, (int() as value,)) if not isinstance(value, bool):
+                # How rare a number is says nothing: it counts as much as a range does.
+                return make.const_score_query(make.term_query(schema, name, value), 1.0)
             case Lookup(name, (value,)):
                 return make.term_query(schema, name, value)
             case Lookup(name, values):

@@ -319,7 +319,7 @@ class SearchRun:
             return run
 
         tasks = (task(number, split) for number, split in enumerate(self._splits))
-        yield from Ordered(tasks, min(_HELPERS, max(0, len(self._splits) - 1)))
+        yield from Ordered(tasks, min(_HELPERS, max(0, len(self._splits) - 1)), lambda: _HELPERS + 1)
 
     def _opened(self, split: Split) -> SearchedSplit:
         searched = self._prepared.open(split)
@@ -380,31 +380,34 @@ class SearchRun:
     # Rows.
 
     def _batch(self, hits: Sequence[_Hit], opened: Mapping[int, SearchedSplit]) -> pa.RecordBatch:
-        """The rows of hits in their order, read split by split."""
+        """The rows of hits in their order."""
         by_split: dict[int, list[int]] = {}
         for place, hit in enumerate(hits):
             by_split.setdefault(hit.split, []).append(place)
-        parts, places = [], []
-        for number, of_split in by_split.items():
-            parts.append(self._rows([hits[place] for place in of_split], opened[number]))
-            places += of_split
-        if not parts:
+        if not by_split:
             return pa.RecordBatch.from_arrays([arrays.nulls(0, one.type) for one in self.schema], schema=self.schema)
-        joined = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-        return joined.take(arrays.indices(np.argsort(np.asarray(places, np.int64))))
-
-    def _rows(self, hits: Sequence[_Hit], searched: SearchedSplit) -> pa.RecordBatch:
-        addresses = [hit.address for hit in hits]
-        if self._prepared.of is not None:
-            found = self._prepared.of.rows(searched.opened, addresses, self._needed())
-        else:
-            reader = HitRows(searched.opened, searched.split, self._prepared.fields.partitions)
-            found = reader.columns(addresses, self._needed())
-        columns = [arrays.primitives(self._scores(hits, searched), pa.float32(), np.float32)]
+        places = [place for of_split in by_split.values() for place in of_split]
+        parts = [(opened[number], [hits[place] for place in of_split]) for number, of_split in by_split.items()]
+        found = self._found(parts)
+        scores = [score for searched, of_split in parts for score in self._scores(of_split, searched)]
+        columns = [arrays.primitives(scores, pa.float32(), np.float32)]
         columns += [found[column.name] for column in self._columns]
         if self._marks is not None:
             columns.append(self._shown(found))
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        joined = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return joined.take(arrays.indices(np.argsort(np.asarray(places, np.int64))))
+
+    def _found(self, parts: Sequence[tuple[SearchedSplit, Sequence[_Hit]]]) -> dict[str, pa.Array]:
+        """Columns of hits, split by split."""
+        needed = self._needed()
+        addressed = [(searched, [hit.address for hit in of_split]) for searched, of_split in parts]
+        if self._prepared.of is not None:
+            return self._prepared.of.rows([(one.opened, addresses) for one, addresses in addressed], needed)
+        found = []
+        for searched, addresses in addressed:
+            reader = HitRows(searched.opened, searched.split, self._prepared.fields.partitions)
+            found.append(reader.columns(addresses, needed))
+        return {column.name: pa.concat_arrays([one[column.name] for one in found]) for column in needed}
 
     def _needed(self) -> list[StructField]:
         texts = [self._prepared.fields.columns.resolve([name])[0] for name in self._highlighters]

@@ -47,7 +47,8 @@ class CompanionTask:
             return
         table = DeltaTable(self.table, self.version, self.storage_options)
         search = SearchTable(self.search, None, self.storage_options)
-        files = {file.path: file for file in live_files(table).values()}
+        paths = {path for number in wanted for path in self.groups[number]}
+        files = {file.path: file for _, file in live_files(table) if file.path in paths}
         for number in wanted:
             made = index_files(table, search, [files[path] for path in self.groups[number]])
             receipt = arrays.binaries([msgspec.json.encode(to_wire(made))])

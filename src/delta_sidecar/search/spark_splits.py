@@ -17,10 +17,21 @@ from delta_sidecar import arrays
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.ingest_job import session_of
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, spark_session
 from delta_sidecar.pipeline.shipping import ship
-from delta_sidecar.pipeline.sources import ORIGIN, Source, list_files, read_delta, read_rows
+from delta_sidecar.pipeline.sources import (
+    ORIGIN,
+    File,
+    Source,
+    files_of,
+    list_files,
+    read_delta,
+    read_rows,
+    source_of,
+    stream_files,
+)
 from delta_sidecar.pipeline.streaming import query_id
 from delta_sidecar.search.actions import Split, from_wire, to_wire
 from delta_sidecar.search.split_fields import SplitFields
@@ -95,16 +106,19 @@ class RowsOfFrame:
 
 
 def _divided(rows: DataFrame, rows_per_split: int, partition_columns: Sequence[str]) -> DataFrame:
-    """As many tasks as there should be splits, if Spark would make more; rows of one partition in one task."""
-    count = rows.count()
-    wanted = max(1, math.ceil(count / rows_per_split))
+    """As many tasks as there should be splits, if Spark would make more; rows of one partition in one task.
+
+    The number of splits needs the number of rows. Files and Delta tables tell it without being read; a frame that is
+    computed is computed for it once more, unless it has one task anyway.
+    """
     if partition_columns:
         names = [quoted(name) for name in partition_columns]
         return rows.repartition(*names).sortWithinPartitions(*names)
     parts = rows.rdd.getNumPartitions() if not _is_connect(rows) else None
-    if parts is not None and parts <= wanted:
+    if parts is not None and parts <= 1:
         return rows
-    return rows.coalesce(wanted)
+    wanted = max(1, math.ceil(rows.count() / rows_per_split))
+    return rows if parts is not None and parts <= wanted else rows.coalesce(wanted)
 
 
 def _is_connect(rows: DataFrame) -> bool:
@@ -127,13 +141,14 @@ def rows_of_source(
     elif storage_options:
         set_storage_options(spark, uris, storage_options)
     with spark_failures(f"{source.uri} cannot be read as {source.format}"):
-        frame = read_delta(spark, source) if source.format == "delta" else _rows_of_files(spark, source)
+        is_delta = source.format == "delta"
+        frame = read_delta(spark, source) if is_delta else _rows_of_files(spark, source, list_files(spark, source))
     return RowsOfFrame(frame, store, storage_options)
 
 
-def _rows_of_files(spark: SparkSession, source: Source) -> DataFrame:
+def _rows_of_files(spark: SparkSession, source: Source, files: Sequence[File]) -> DataFrame:
     """The rows of Parquet files whose columns may differ, but not in their types."""
-    frames = [rows.frame.drop(ORIGIN) for rows in read_rows(spark, source, list_files(spark, source))]
+    frames = [rows.frame.drop(ORIGIN) for rows in read_rows(spark, source, files)]
     if not frames:
         raise InputError(f"{source.uri} has no Parquet files; give a directory that has some")
     types: dict[str, str] = {}
@@ -148,10 +163,13 @@ def _rows_of_files(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def stream_splits(
-    frame: DataFrame,
+    source: DataFrame | str | os.PathLike[str],
     table: str | os.PathLike[str],
     checkpoint_location: str | os.PathLike[str],
     *,
+    spark: SparkSession | None = None,
+    source_format: str | None = None,
+    read_options: Mapping[str, str] | None = None,
     available_now: bool = True,
     processing_time: str | None = None,
     app_id: str | None = None,
@@ -162,9 +180,13 @@ def stream_splits(
     """Start a stream into a search table, each micro-batch one commit, exactly once, and return the query.
 
     Args:
-        frame: A streaming DataFrame.
+        source: A streaming DataFrame, or the location of a Delta table that is only appended to, or of Parquet files:
+            then each batch has what is new there.
         table: The location of the search table; it is created if it is not there.
         checkpoint_location: Where Spark keeps the progress of the stream. With another location it starts over.
+        spark: The session; the active one if not given.
+        source_format: `delta` or `parquet`, if the names at the location do not show it.
+        read_options: Options of Spark's reader, such as `maxFilesPerTrigger`.
         available_now: If true, the query ends when it has read everything; otherwise it runs until it is stopped.
         processing_time: The time between batches (`10 seconds`) if `available_now` is false.
         app_id: Names the application in the log, beside the id that Spark keeps in the checkpoint location.
@@ -174,8 +196,8 @@ def stream_splits(
             `partition_columns`, `rows_per_split`, as of `build_splits`.
 
     Raises:
-        InputError: The DataFrame is not a stream.
-        SparkError: The stream did not start.
+        InputError: The DataFrame is not a stream, or the files are not Parquet.
+        SparkError: There is no session, or the stream did not start.
 
     Example:
         >>> from pathlib import Path
@@ -186,10 +208,9 @@ def stream_splits(
         >>> sum(split.numRecords for split in SearchTable("logs").splits())
         3
     """
-    if not frame.isStreaming:
-        raise InputError("the DataFrame is not a stream; make it with spark.readStream, or use build_splits")
+    frame, files = _stream(source, spark, source_format, read_options, storage_options)
     place = spark_uri(checkpoint_location, storage_options)
-    step = _Step(os.fspath(table), place, app_id, on_batch, storage_options, choices)
+    step = _Step(os.fspath(table), place, app_id, on_batch, storage_options, choices, files)
     writer = frame.writeStream.foreachBatch(step).option("checkpointLocation", place)
     if available_now:
         writer = writer.trigger(availableNow=True)
@@ -197,6 +218,38 @@ def stream_splits(
         writer = writer.trigger(processingTime=processing_time)
     with spark_failures(f"{os.fspath(table)}: the stream did not start"):
         return writer.start()
+
+
+def _stream(
+    source: DataFrame | str | os.PathLike[str],
+    spark: SparkSession | None,
+    source_format: str | None,
+    read_options: Mapping[str, str] | None,
+    storage_options: Mapping[str, str] | None,
+) -> tuple[DataFrame, Source | None]:
+    """The stream, and the source whose files it names, if it is one of names."""
+    if not isinstance(source, (str, os.PathLike)):
+        if not source.isStreaming:
+            raise InputError("the DataFrame is not a stream; make it with spark.readStream, or use build_splits")
+        return source, None
+    place = source_of(source, source_format, read_options, storage_options)
+    check_columnar(place)
+    spark = session_of(source, spark)
+    if storage_options:
+        set_storage_options(spark, [place.uri], storage_options)
+    if place.format != "delta":
+        return stream_files(spark, place), place
+    with spark_failures(f"{place.uri} cannot be read as a stream of delta"):
+        return spark.readStream.format("delta").options(**place.options).load(place.place), None
+
+
+def check_columnar(source: Source) -> None:
+    """Refuse files of texts."""
+    if source.is_text:
+        raise InputError(
+            f"{source.uri} holds {source.format} files, whose records may not parse or not fit; add them to a Delta "
+            "table with `sidecar ingest`, which loses none, and build on that table"
+        )
 
 
 @dataclass(slots=True)
@@ -209,6 +262,8 @@ class _Step:
     on_batch: Callable[[SplitsReport], None] | None
     storage_options: Mapping[str, str] | None
     choices: Mapping[str, Any]
+    files: Source | None = None
+    """The source, where the stream is one of its file names."""
     known: list[str] = field(default_factory=list)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -217,8 +272,9 @@ class _Step:
         if not self.known:
             # Numbers count within one checkpoint: those of another under the same name are other batches.
             self.known.append(f"{self.app_id or 'delta-sidecar'}-{query_id(batch.sparkSession, self.checkpoint)}")
+        rows = batch if self.files is None else _rows_of_files(batch.sparkSession, self.files, files_of(batch))
         report = build_splits(
-            batch,
+            rows,
             self.table,
             app_id=self.known[0],
             batch_id=batch_id,

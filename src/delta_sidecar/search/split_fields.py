@@ -8,13 +8,13 @@ whole microseconds, dates are days, and no field is unsigned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from delta_sidecar.errors import (
     CorruptLogError,
@@ -44,6 +44,9 @@ BOOLEAN: Final = "boolean"
 TIME: Final = "time"
 DATE: Final = "date"
 STORED: Final = "stored"
+
+WHOLE: Final = frozenset({INTEGER, TIME, DATE})
+"""Kinds whose values are whole numbers in the engine."""
 
 _KINDS: Final = {
     **dict.fromkeys(("byte", "short", "integer", "long"), INTEGER),
@@ -78,7 +81,7 @@ class SplitField(Struct, frozen=True, omit_defaults=True):
     stored: bool = False
     """The value is kept, and comes back with a hit."""
     indexed: bool = True
-    """The rows of each value are listed; numbers are found in their column instead."""
+    """The rows of each value are listed; numbers that are no key are found in their column instead."""
     fast: bool = False
     """There is a column of the values: ranges, sorting, aggregations; numbers and times also come back from it."""
     positions: bool = True
@@ -211,7 +214,9 @@ class SplitFields:
                 words = how.get(name, "default")
                 made.append(SplitField(name, TEXT, "string", field_name, words, stored=is_kept))
             elif name in keys or name in more:
-                made.append(_filterable(name, column.type, field_name, is_kept, is_fast=name in more))
+                made.append(
+                    _filterable(name, column.type, field_name, is_kept, is_key=name in keys, is_more=name in more)
+                )
             elif is_kept:
                 made.append(SplitField(name, STORED, _written(column.type), field_name, stored=True, indexed=False))
         moment = None if time is None else columns.resolve([time])[0].name
@@ -252,6 +257,16 @@ class SplitFields:
                     f"the field {field.name} of {where} is of the unknown kind {field.kind!r}"
                 )
         return cls(wire.fields, wire.key, wire.time, wire.companion)
+
+    def is_like(self, other: SplitFields) -> bool:
+        """Whether both answer the same questions. The order of columns changes nothing, and whether the rows of each
+        number are listed only how fast."""
+        return self._regardless() == other._regardless()
+
+    def _regardless(self) -> SplitFields:
+        plain = [structs.replace(one, field="") for one in self.fields]
+        kept = [structs.replace(one, indexed=False) if one.kind in WHOLE else one for one in plain]
+        return replace(self, fields=tuple(sorted(kept, key=lambda one: one.name)), key=tuple(sorted(self.key)))
 
     def to_json(self) -> str:
         """The fields as the log keeps them."""
@@ -322,16 +337,19 @@ def _check_text(name: str, data_type: DataType) -> None:
         raise UnsupportedTypeError(f"the column {name} is {data_type}; only string columns can be --text")
 
 
-def _filterable(name: str, data_type: DataType, field: str, is_kept: bool, is_fast: bool) -> SplitField:
+def _filterable(
+    name: str, data_type: DataType, field: str, is_kept: bool, *, is_key: bool, is_more: bool
+) -> SplitField:
     kind = _KINDS.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
     if kind is None:
         raise UnsupportedTypeError(
             f"the column {name} is {data_type}, which cannot be looked up in a split; cast it, or only store it"
         )
     if kind == KEYWORD:
-        return SplitField(name, kind, "string", field, "raw", stored=True, fast=is_fast, positions=False)
-    # A column of numbers answers ranges, and one value is a range; lists of the rows of each would double a lean index.
-    is_indexed = kind == BOOLEAN
+        return SplitField(name, kind, "string", field, "raw", stored=True, fast=is_more, positions=False)
+    # A column of numbers answers ranges, and one value is a range: a walk over the column. Lists of the rows of each
+    # value would double a lean index; only a key, which is looked up value by value, has them.
+    is_indexed = kind == BOOLEAN or (is_key and kind in WHOLE)
     return SplitField(name, kind, str(data_type), field, stored=is_kept, indexed=is_indexed, fast=True, positions=False)
 
 

@@ -7,7 +7,6 @@ when a version of the log adds it.
 from __future__ import annotations
 
 import math
-import mmap
 import shutil
 import tempfile
 import uuid
@@ -40,7 +39,7 @@ from delta_sidecar.search.split_fields import (
 )
 from delta_sidecar.search.split_file import SUFFIX, SplitFooter, write_split_file
 from delta_sidecar.search.table import present_ms
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import Store, TakesFiles, mapped
 
 HEAP: Final = 40_000_000
 """Bytes of postings that the engine holds before it writes a segment. Its least is 15,000,000."""
@@ -230,12 +229,11 @@ def _offsets(footer: SplitFooter) -> dict[str, Any]:
 
 
 def _put(store: Store, path: str, file: Path) -> None:
-    with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        view = memoryview(data)
-        try:
-            store.put_if_absent(path, view)
-        finally:
-            view.release()
+    if isinstance(store, TakesFiles):
+        store.put_file(path, file)
+        return
+    with mapped(file) as data:
+        store.put_if_absent(path, data)
 
 
 def _directory(partition_values: Mapping[str, str | None]) -> str:
@@ -298,7 +296,9 @@ def _times(column: pa.Array) -> list[Any]:
 
 
 def _floats(column: pa.Array) -> list[Any]:
-    return [None if value is None or math.isnan(value) else value for value in column.cast(pa.float64()).to_pylist()]
+    """NaN in one form: beyond infinity in the engine's order, so no range of numbers has it."""
+    values = column.cast(pa.float64()).to_pylist()
+    return [math.nan if value is not None and math.isnan(value) else value for value in values]
 
 
 def _json(column: pa.Array) -> list[Any]:

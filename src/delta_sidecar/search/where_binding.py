@@ -122,6 +122,8 @@ class _Where:
             assert isinstance(value, float | int)
             return _floats(field, op, float(value))
         assert isinstance(value, int)
+        if op == "=" and field.indexed:
+            return Lookup(field.engine_name, (value,)) if LEAST <= value <= MOST else Never()
         low = {"=": value, ">=": value, ">": value + 1}.get(op, LEAST)
         high = {"=": value, "<=": value, "<": value - 1}.get(op, MOST)
         return Interval(field.engine_name, low, high) if LEAST <= low <= high <= MOST else Never()
@@ -132,9 +134,9 @@ class _Where:
             return Lookup(self._keyword(column, "IN").engine_name, tuple(map(str, values)))
         if field.kind in (BOOLEAN, FLOAT):
             return AnyOf(tuple(self._compared(column, "=", value) for value in values))
-        numbers = sorted({value for value in values if isinstance(value, int)})
+        numbers = sorted({value for value in values if isinstance(value, int) and LEAST <= value <= MOST})
         if field.indexed:
-            return Lookup(field.engine_name, tuple(numbers))
+            return Lookup(field.engine_name, tuple(numbers)) if numbers else Never()
         return AnyOf(tuple(Interval(field.engine_name, low, high) for low, high in _runs(numbers)))
 
     def _present(self, column: Column) -> Plan:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain, count, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import obstore
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 client_numbers = count()
+_PART = 8 << 20
+_PARTS = 4
+"""A file goes up in parts of that size, so many at once: what is in memory of it."""
 
 
 class ObstoreStore:
@@ -118,6 +122,10 @@ class ObstoreStore:
         with translated(self._location, path):
             obstore.put(self._inner, self._key(path), bytes(data), mode="create", use_multipart=False)
         return self.head(path)
+
+    def put_file(self, path: str, file: Path) -> None:
+        with translated(self._location, path):
+            obstore.put(self._inner, self._key(path), file, chunk_size=_PART, max_concurrency=_PARTS)
 
     def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
         mode: Any = "overwrite" if expected is None else {"e_tag": self._same(path, expected)}

@@ -11,12 +11,13 @@ import random
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from delta_sidecar.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
 from delta_sidecar.storage.options import StoreSettings
 from delta_sidecar.storage.requests import fetch_ranges
-from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
+from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store, TakesFiles, mapped
 
 T = TypeVar("T")
 
@@ -128,6 +129,14 @@ class RetryingStore:
                 if attempts.failures and bytes(self.get(path)) == bytes(data):
                     return self.head(path)
                 raise
+
+    def put_file(self, path: str, file: Path) -> None:
+        inner = self._inner
+        if isinstance(inner, TakesFiles):
+            self._retried(lambda: inner.put_file(path, file))
+            return
+        with mapped(file) as data:
+            self.put_if_absent(path, data)
 
     def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
         """An attempt whose answer was lost may have succeeded: then the object holds our bytes."""

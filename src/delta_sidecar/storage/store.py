@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -101,6 +104,27 @@ class Store(Protocol):
     def delete(self, path: str) -> None:
         """Delete the object; an absent one is not an error."""
         ...
+
+
+@runtime_checkable
+class TakesFiles(Protocol):
+    """A store that takes the bytes of a file without holding all of them."""
+
+    def put_file(self, path: str, file: Path) -> None:
+        """Make an object of a file, in parts if it is large. What is there is replaced, so the name must be one that
+        nobody else has."""
+        ...
+
+
+@contextmanager
+def mapped(file: Path) -> Iterator[memoryview]:
+    """The bytes of a file that is not empty, as the system maps them into memory."""
+    with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        view = memoryview(data)
+        try:
+            yield view
+        finally:
+            view.release()
 
 
 def is_local(store: Store) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 from delta_sidecar import DeltaSidecarError, InputError, UnsupportedTypeError
 from delta_sidecar.pipeline import await_end
 from delta_sidecar.search import SearchTable, SplitsReport, build_splits, merge_splits, stream_splits
+from tests.cli.running import invoke
 from tests.search.lines import log_lines
 from tests.search.test_building import CHOICES, ids, matching, scanned
 
@@ -89,3 +91,40 @@ def test_a_stream_adds_each_batch_once(spark: SparkSession, tmp_path: Path) -> N
         assert ids(table) == list(range(10 * number + 10))
     assert [report.is_repeated for report in done].count(True) == 2
     assert SearchTable(table).version == 3
+
+
+def test_a_stream_of_the_command(spark: SparkSession, tmp_path: Path) -> None:
+    """Parquet files, then a Delta table, into one search table each: what is new is added, and nothing twice."""
+    landing, logs = tmp_path / "landing", tmp_path / "logs"
+    (landing / "below").mkdir(parents=True)
+    choices = ("--text", "body", "--key", "id", "--stream", "--checkpoint-location", tmp_path / "progress")
+    pq.write_table(log_lines(30), landing / "a.parquet")
+    done = invoke("splits", "build", landing, logs, *choices)
+    assert "30 rows in 1 split" in done.out
+    assert "0: nothing is new" in invoke("splits", "build", landing, logs, *choices).out
+    pq.write_table(log_lines(10, first=30).select(["body", "id"]), landing / "below" / "b.parquet")
+    assert [one["rows"] for one in invoke("splits", "build", landing, logs, *choices, "--json").objects] == [10]
+    assert ids(logs) == list(range(40))
+    events, found = tmp_path / "events", tmp_path / "found"
+    choices = ("--key", "id", "--stream", "--checkpoint-location", tmp_path / "of-delta")
+    spark.range(10).write.format("delta").save(str(events))
+    assert "10 rows" in invoke("splits", "build", events, found, *choices).out
+    spark.sql(f"DELETE FROM delta.`{events}` WHERE id = 7")
+    broken = invoke("splits", "build", events, found, *choices)
+    assert broken.code != 0
+    assert "Traceback" not in broken.err
+    assert ids(found) == list(range(10))
+
+
+def test_what_a_frame_in_one_task_costs(spark: SparkSession, tmp_path: Path) -> None:
+    """It is computed once: its rows need not be counted to divide them."""
+    seen = spark.sparkContext.accumulator(0)
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    frame = spark.range(0, 100, 1, 1).mapInArrow(look, "id long")
+    assert build_splits(frame, tmp_path / "logs", key=["id"], rows_per_split=40).splits == 3
+    assert seen.value == 100
