@@ -42,7 +42,7 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: setup-clients
-setup-clients: setup-chromium $(CLIENTS)/.built $(CLIENTS)/java/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), and install Chromium
+setup-clients: setup-chromium $(CLIENTS)/.built $(CLIENTS)/java/.built $(CLIENTS)/jdbc/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), fetch the JDBC driver, and install Chromium
 
 .PHONY: setup-chromium
 setup-chromium: ## Install Chromium, for the tests of the page, unless it is there
@@ -272,4 +272,10 @@ $(CLIENTS)/java/.built: $(VENV)/.installed scripts/fetch_jars.py $(wildcard test
 	@command -v javac >/dev/null 2>&1 || { echo "setup-clients: javac is missing; install a JDK, 17 or newer" >&2; exit 1; }
 	@echo "building the client in Java" && $(BIN)/python scripts/fetch_jars.py $(@D) flight >/dev/null && \
 		javac -cp "$(@D)/*" -d $(@D) tests/server/clients/java/Client.java
+	@touch $@
+
+$(CLIENTS)/jdbc/.built: $(VENV)/.installed scripts/fetch_jars.py tests/server/clients/jdbc/Query.java
+	@command -v javac >/dev/null 2>&1 || { echo "setup-clients: javac is missing; install a JDK, 17 or newer" >&2; exit 1; }
+	@echo "fetching the JDBC driver of Flight SQL" && $(BIN)/python scripts/fetch_jars.py $(@D) jdbc >/dev/null && \
+		javac -d $(@D) tests/server/clients/jdbc/Query.java
 	@touch $@

@@ -51,6 +51,9 @@ class Order:
     stream_memory: str
     wait: float
     stop_seconds: float
+    no_sql: bool
+    sql_memory: str
+    sql_seconds: float
     reader_options: Mapping[str, str] = field(default_factory=dict)
 
     def options(self) -> ServerOptions:
@@ -70,6 +73,9 @@ class Order:
             stream_bytes=bytes_of(self.stream_memory, "--stream-memory"),
             patience=self.wait,
             stop_seconds=self.stop_seconds,
+            sql=not self.no_sql,
+            sql_bytes=bytes_of(self.sql_memory, "--sql-memory"),
+            sql_seconds=self.sql_seconds,
             ticket_seconds=self.ticket_seconds,
             ticket_key=None if self.ticket_key is None else _key(self.ticket_key),
             reader_options=self.reader_options,

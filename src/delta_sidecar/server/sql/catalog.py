@@ -1,0 +1,245 @@
+"""What ADBC and JDBC ask about the tables: catalogs, schemas, tables, keys, and what the server can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+import pyarrow as pa
+
+from delta_sidecar.arrays import pc
+from delta_sidecar.server.sql.messages import Message
+from delta_sidecar.server.sql.names import SqlName, sql_name
+
+_TABLE: Final = "TABLE"
+
+
+def _schema(**fields: pa.DataType | tuple[pa.DataType]) -> pa.Schema:
+    """A type alone may be null; one in a tuple may not."""
+    return pa.schema(
+        [
+            pa.field(name, kind[0], nullable=False) if isinstance(kind, tuple) else pa.field(name, kind)
+            for name, kind in fields.items()
+        ]
+    )
+
+
+_TEXT, _INT, _FLAG = pa.utf8(), pa.int32(), pa.bool_()
+CATALOGS: Final = _schema(catalog_name=(_TEXT,))
+SCHEMAS: Final = _schema(catalog_name=_TEXT, db_schema_name=(_TEXT,))
+TABLES: Final = _schema(catalog_name=_TEXT, db_schema_name=_TEXT, table_name=(_TEXT,), table_type=(_TEXT,))
+TABLES_WITH_SCHEMAS: Final = TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
+TABLE_TYPES: Final = _schema(table_type=(_TEXT,))
+PRIMARY_KEYS: Final = _schema(
+    catalog_name=_TEXT,
+    db_schema_name=_TEXT,
+    table_name=(_TEXT,),
+    column_name=(_TEXT,),
+    key_name=_TEXT,
+    key_sequence=(_INT,),
+)
+FOREIGN_KEYS: Final = _schema(
+    pk_catalog_name=_TEXT,
+    pk_db_schema_name=_TEXT,
+    pk_table_name=(_TEXT,),
+    pk_column_name=(_TEXT,),
+    fk_catalog_name=_TEXT,
+    fk_db_schema_name=_TEXT,
+    fk_table_name=(_TEXT,),
+    fk_column_name=(_TEXT,),
+    key_sequence=(_INT,),
+    fk_key_name=_TEXT,
+    pk_key_name=_TEXT,
+    update_rule=(pa.uint8(),),
+    delete_rule=(pa.uint8(),),
+)
+TYPES: Final = _schema(
+    type_name=(_TEXT,),
+    data_type=(_INT,),
+    column_size=_INT,
+    literal_prefix=_TEXT,
+    literal_suffix=_TEXT,
+    create_params=pa.list_(pa.field("item", _TEXT, nullable=False)),
+    nullable=(_INT,),
+    case_sensitive=(_FLAG,),
+    searchable=(_INT,),
+    unsigned_attribute=_FLAG,
+    fixed_prec_scale=(_FLAG,),
+    auto_increment=_FLAG,
+    local_type_name=_TEXT,
+    minimum_scale=_INT,
+    maximum_scale=_INT,
+    sql_data_type=(_INT,),
+    datetime_subcode=_INT,
+    num_prec_radix=_INT,
+    interval_precision=_INT,
+)
+_INFO_VALUES: Final = pa.dense_union(
+    [
+        pa.field("string_value", _TEXT),
+        pa.field("bool_value", _FLAG),
+        pa.field("bigint_value", pa.int64()),
+        pa.field("int32_bitmask", _INT),
+        pa.field("string_list", pa.list_(_TEXT)),
+        pa.field("int32_to_int32_list_map", pa.map_(_INT, pa.list_(_INT))),
+    ]
+)
+INFO: Final = _schema(info_name=(pa.uint32(),), value=(_INFO_VALUES,))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visible:
+    """The tables that a caller sees."""
+
+    roots: Sequence[str]
+    tables: Callable[[Sequence[str]], Iterable[str]]
+    """The tables below some roots, by the server's names, as many as the server lists."""
+    schema_of: Callable[[str], pa.Schema | None]
+    """The columns of a table; None if it cannot be read."""
+
+
+def columns_of_answer(command: Message) -> pa.Schema | None:
+    """The columns of the answer to a command; None if it is none of these."""
+    if command.name == "CommandGetTables" and command.flag(5):
+        return TABLES_WITH_SCHEMAS
+    return _ANSWERS.get(command.name, (None, None))[0]
+
+
+def answer(command: Message, visible: Visible) -> pa.Table:
+    """The answer to a command that `columns_of_answer` knows."""
+    columns, rows = _ANSWERS[command.name]
+    if command.name == "CommandGetSqlInfo":
+        return _info(command.numbers(1))
+    found = [] if rows is None else list(rows(command, visible))
+    columns = columns_of_answer(command) or columns
+    values = list(zip(*found, strict=True)) or [()] * len(columns)
+    arrays = [pa.array(list(each), field.type) for each, field in zip(values, columns, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
+def _catalogs(command: Message, visible: Visible) -> Iterable[tuple[Any, ...]]:
+    return [(root,) for root in sorted(visible.roots)]
+
+
+def _wanted(command: Message, visible: Visible) -> Iterable[tuple[str, SqlName]]:
+    """Tables of the catalog and of the schemas that a command asks for; an empty catalog is one without a name."""
+    catalog, schemas = command.text(1), command.text(2)
+    roots = [root for root in visible.roots if catalog is None or root == catalog]
+    for table in visible.tables(roots):
+        name = sql_name(table)
+        if matches(name.schema, schemas):
+            yield table, name
+
+
+def _schemas(command: Message, visible: Visible) -> Iterable[tuple[Any, ...]]:
+    return sorted({(name.catalog, name.schema) for _, name in _wanted(command, visible)})
+
+
+def _tables(command: Message, visible: Visible) -> Iterable[tuple[Any, ...]]:
+    kinds = command.texts(4)
+    if kinds and _TABLE not in kinds:
+        return
+    for table, name in sorted(_wanted(command, visible), key=lambda each: each[1]):
+        if not matches(name.table, command.text(3)):
+            continue
+        if not command.flag(5):
+            yield *name, _TABLE
+            continue
+        schema = visible.schema_of(table)
+        if schema is not None:
+            yield *name, _TABLE, schema.serialize().to_pybytes()
+
+
+def matches(text: str, pattern: str | None) -> bool:
+    """Whether a name is like a pattern with % and _; None is like everything. By Arrow, in time that grows with the
+    name alone: the pattern is a client's."""
+    return pattern is None or bool(pc.match_like(text, pattern).as_py())
+
+
+_ANSWERS: Final[Mapping[str, tuple[pa.Schema, Callable[[Message, Visible], Iterable[tuple[Any, ...]]] | None]]] = {
+    "CommandGetCatalogs": (CATALOGS, _catalogs),
+    "CommandGetDbSchemas": (SCHEMAS, _schemas),
+    "CommandGetTables": (TABLES, _tables),
+    "CommandGetTableTypes": (TABLE_TYPES, lambda command, visible: [(_TABLE,)]),
+    "CommandGetPrimaryKeys": (PRIMARY_KEYS, None),
+    "CommandGetExportedKeys": (FOREIGN_KEYS, None),
+    "CommandGetImportedKeys": (FOREIGN_KEYS, None),
+    "CommandGetCrossReference": (FOREIGN_KEYS, None),
+    "CommandGetXdbcTypeInfo": (TYPES, None),
+    "CommandGetSqlInfo": (INFO, None),
+}
+"""The columns of each answer and how its rows are found; None for one that is always empty, or made elsewhere."""
+
+
+def _own_version() -> str:
+    try:
+        return version("delta-sidecar")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+_NO_TRANSACTIONS: Final = 0
+_CASE_INSENSITIVE: Final = 1
+_NULLS_LAST: Final = 1
+
+
+def _facts() -> dict[int, str | bool | int | list[str]]:
+    """By the numbers of `SqlInfo`: what the server is, what it does not do, and how names are written."""
+    return {
+        0: "Delta Sidecar",
+        1: _own_version(),
+        2: pa.__version__,
+        3: True,  # read only
+        4: True,  # SQL
+        5: False,  # Substrait
+        8: _NO_TRANSACTIONS,
+        9: False,  # cancelling by a call of its own
+        10: False,  # bulk ingestion
+        100: 0,  # no timeout of statements that clients may set
+        101: 0,
+        500: False,  # no CREATE or DROP of catalogs, schemas, tables
+        501: False,
+        502: False,
+        503: _CASE_INSENSITIVE,
+        504: '"',
+        505: _CASE_INSENSITIVE,
+        506: True,  # all tables that are listed can be selected from
+        507: _NULLS_LAST,
+        508: [],  # keywords
+        509: ["abs", "ceil", "floor", "ln", "log10", "mod", "power", "round", "sqrt"],
+        510: ["concat", "length", "lower", "ltrim", "replace", "rtrim", "substring", "trim", "upper"],
+        511: [],
+        512: ["date_diff", "date_part", "date_trunc", "now"],
+        513: "\\",
+        514: "",
+        515: True,  # aliases of columns
+        516: True,  # null plus non-null is null
+        519: True,  # correlated names
+        529: "schema",
+        530: "procedure",
+        531: "catalog",
+        534: False,  # SELECT FOR UPDATE
+        535: False,  # stored procedures
+        543: True,  # correlated subqueries
+        564: False,  # transactions
+    }
+
+
+_KINDS: Final = {str: 0, bool: 1, int: 2, list: 4}
+
+
+def _info(wanted: Sequence[int]) -> pa.Table:
+    facts = {number: value for number, value in _facts().items() if not wanted or number in wanted}
+    kinds = [_KINDS[type(value)] for value in facts.values()]
+    children: list[list[Any]] = [[] for _ in _INFO_VALUES]
+    offsets: list[int] = []
+    for kind, value in zip(kinds, facts.values(), strict=True):
+        offsets.append(len(children[kind]))
+        children[kind].append(value)
+    arrays = [pa.array(each, field.type) for each, field in zip(children, _INFO_VALUES, strict=True)]
+    values = pa.UnionArray.from_dense(
+        pa.array(kinds, pa.int8()), pa.array(offsets, pa.int32()), arrays, [field.name for field in _INFO_VALUES]
+    )
+    return pa.Table.from_arrays([pa.array(list(facts), pa.uint32()), values.cast(_INFO_VALUES)], schema=INFO)
