@@ -180,13 +180,22 @@ def _own_version() -> str:
         return "unknown"
 
 
-_NO_TRANSACTIONS: Final = 0
-_CASE_INSENSITIVE: Final = 1
-_NULLS_LAST: Final = 1
+class _Bits(int):
+    """A number of 32 bits; numbers that drivers read as 64 bits are plain."""
 
 
-def _facts() -> dict[int, str | bool | int | list[str]]:
-    """By the numbers of `SqlInfo`: what the server is, what it does not do, and how names are written."""
+_UNKNOWN_CASE: Final = 0
+_NULLS_AT_END: Final = 3
+_FORWARD_ONLY = _READ_ONLY = _Bits(1 << 1)
+_NO_LIMIT: Final = (*range(541, 556), *range(558, 562))
+_NOT_SUPPORTED: Final = (527, 536, 537, 556, 563, 565, 566, *range(572, 577))
+_NO_PLACE: Final = (533, 534, 535, 568, 570, 571)
+"""Kinds of statements, and of results, that have no place here: none of the bits is set."""
+
+
+def _facts() -> dict[int, str | bool | int | list[str] | dict[int, list[int]]]:
+    """By the numbers of `SqlInfo`: what the server is, what it does, and how names are written. Drivers of JDBC fail
+    where a number is missing, so all are there."""
     return {
         0: "Delta Sidecar",
         1: _own_version(),
@@ -194,20 +203,19 @@ def _facts() -> dict[int, str | bool | int | list[str]]:
         3: True,  # read only
         4: True,  # SQL
         5: False,  # Substrait
-        8: _NO_TRANSACTIONS,
+        8: _Bits(0),  # no transactions
         9: False,  # cancelling by a call of its own
-        10: False,  # bulk ingestion
-        100: 0,  # no timeout of statements that clients may set
-        101: 0,
-        500: False,  # no CREATE or DROP of catalogs, schemas, tables
+        100: _Bits(0),  # prepared statements do not end
+        101: _Bits(0),
+        500: False,  # CREATE and DROP of catalogs, schemas, tables
         501: False,
         502: False,
-        503: _CASE_INSENSITIVE,
+        503: _UNKNOWN_CASE,
         504: '"',
-        505: _CASE_INSENSITIVE,
+        505: _UNKNOWN_CASE,
         506: True,  # all tables that are listed can be selected from
-        507: _NULLS_LAST,
-        508: [],  # keywords
+        507: _NULLS_AT_END,
+        508: [],  # keywords beside those of the standard
         509: ["abs", "ceil", "floor", "ln", "log10", "mod", "power", "round", "sqrt"],
         510: ["concat", "length", "lower", "ltrim", "replace", "rtrim", "substring", "trim", "upper"],
         511: [],
@@ -215,19 +223,37 @@ def _facts() -> dict[int, str | bool | int | list[str]]:
         513: "\\",
         514: "",
         515: True,  # aliases of columns
-        516: True,  # null plus non-null is null
-        519: True,  # correlated names
+        516: True,  # null plus something is null
+        517: {},  # CONVERT
+        518: True,  # aliases of tables
+        519: False,  # ... which must differ from their names
+        520: True,  # expressions in ORDER BY
+        521: True,  # columns in ORDER BY that are not selected
+        522: _Bits(0b11),  # GROUP BY
+        523: True,  # LIKE ... ESCAPE
+        524: True,  # columns that may not be null
+        525: _Bits(0b11),  # minimum and core grammar of ODBC
+        526: _Bits(0b1),  # entry level of SQL 92
+        528: _Bits(0b110),  # outer joins
         529: "schema",
         530: "procedure",
         531: "catalog",
-        534: False,  # SELECT FOR UPDATE
-        535: False,  # stored procedures
-        543: True,  # correlated subqueries
-        564: False,  # transactions
+        532: True,  # the catalog comes first
+        538: _Bits(0b1111),  # subqueries
+        539: True,  # correlated ones
+        540: _Bits(0b11),  # UNION and UNION ALL
+        557: 64 << 10,  # bytes of a statement
+        562: 0,  # isolation of transactions: none
+        564: _Bits(0b1),
+        567: _FORWARD_ONLY,
+        569: _READ_ONLY,
+        **dict.fromkeys(_NO_PLACE, _Bits(0)),
+        **dict.fromkeys(_NO_LIMIT, 0),
+        **dict.fromkeys(_NOT_SUPPORTED, False),
     }
 
 
-_KINDS: Final = {str: 0, bool: 1, int: 2, list: 4}
+_KINDS: Final = {str: 0, bool: 1, int: 2, _Bits: 3, list: 4, dict: 5}
 
 
 def _info(wanted: Sequence[int]) -> pa.Table:
@@ -237,7 +263,7 @@ def _info(wanted: Sequence[int]) -> pa.Table:
     offsets: list[int] = []
     for kind, value in zip(kinds, facts.values(), strict=True):
         offsets.append(len(children[kind]))
-        children[kind].append(value)
+        children[kind].append(list(value.items()) if isinstance(value, dict) else value)
     arrays = [pa.array(each, field.type) for each, field in zip(children, _INFO_VALUES, strict=True)]
     values = pa.UnionArray.from_dense(
         pa.array(kinds, pa.int8()), pa.array(offsets, pa.int32()), arrays, [field.name for field in _INFO_VALUES]

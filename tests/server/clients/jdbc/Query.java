@@ -1,3 +1,4 @@
+import java.lang.reflect.Method;
 import java.sql.Connection;
 import java.sql.DatabaseMetaData;
 import java.sql.DriverManager;
@@ -19,6 +20,7 @@ public final class Query {
         try (Connection connection = DriverManager.getConnection(url, properties)) {
             DatabaseMetaData about = connection.getMetaData();
             System.out.println("product " + about.getDatabaseProductName() + " " + about.isReadOnly());
+            askEverything(about);
             print("catalog", about.getCatalogs());
             print("schema", about.getSchemas());
             print("type", about.getTableTypes());
@@ -35,6 +37,20 @@ public final class Query {
         } catch (SQLException error) {
             System.out.println("error " + error.getMessage());
             System.exit(1);
+        }
+    }
+
+    /** Tools ask what a server can do, one method after the other, and stop at the first that fails. */
+    private static void askEverything(DatabaseMetaData about) {
+        for (Method method : DatabaseMetaData.class.getMethods()) {
+            if (method.getParameterCount() > 0 || method.getReturnType() == ResultSet.class) {
+                continue;
+            }
+            try {
+                method.invoke(about);
+            } catch (ReflectiveOperationException error) {
+                System.out.println("fails " + method.getName() + " " + error.getCause());
+            }
         }
     }
 
