@@ -72,7 +72,7 @@ check: lint ## Lint, and the tests that need no server, with fewer random cases:
 lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(LOWEST)
 	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas,server]' \
-	  $$(grep -E '^(boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
+	  $$(grep -E '^(adbc-driver-flightsql|adbc-driver-manager|boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
 	  -W ignore::DeprecationWarning -p no:cacheprovider tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data \
 	  tests/pipeline/test_avro.py tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan \

@@ -43,7 +43,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(lake: Path) -> Iterator[RunningServer]:
-    with serving({"lake": lake, "one": lake / "events"}, metrics_port=0) as running:
+    with serving({"lake": lake, "one": lake / "events"}) as running:
         yield running
 
 
