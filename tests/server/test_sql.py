@@ -26,7 +26,7 @@ from delta_sidecar.storage.uri import Location
 from delta_sidecar.testing import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.events_table import write_events
-from tests.server.serving import bearer, eventually, logged, serving
+from tests.server.serving import bearer, eventually, logged, serving, write_rows
 
 dbapi = pytest.importorskip("adbc_driver_flightsql.dbapi")
 pytest.importorskip("duckdb")
@@ -371,6 +371,29 @@ class TestBudgets:
             assert time.monotonic() - began < 30
             eventually(lambda: server.health()["streams"] == 0, 10)
             eventually(lambda: threading.active_count() <= before + 1, 10)
+
+    def test_a_client_that_goes_away_in_mid_stream_ends_it(self, tmp_path: Path) -> None:
+        write_rows(tmp_path / "rows", files=20, rows=50_000)
+        with logged() as log, serving({"lake": tmp_path}) as server:
+            client = flight.connect(server.url)
+            stream = client.do_get(client.get_flight_info(statement("FROM rows")).endpoints[0].ticket)
+            assert stream.read_chunk().data.num_rows > 0
+            stream.cancel()
+            client.close()
+            assert eventually(lambda: server.health()["streams"] == 0, 20)
+        assert [line["outcome"] for line in lines(log, "DoGet")] == ["gone"]
+
+    def test_a_table_that_cannot_be_read_is_listed_without_columns(self, tmp_path: Path) -> None:
+        write_events(tmp_path / "good")
+        LogBuilder(tmp_path / "bad").metadata({"id": "long"})
+        (tmp_path / "bad" / "_delta_log" / f"{0:020}.json").write_text("{")
+        with serving({"lake": tmp_path}) as server, connected(server) as connection:
+            found = connection.adbc_get_objects(depth="all").read_all().to_pylist()
+        [schema] = found[0]["catalog_db_schemas"]
+        assert {table["table_name"]: len(table["table_columns"]) for table in schema["db_schema_tables"]} == {
+            "bad": 0,
+            "good": 4,
+        }
 
     def test_figures_and_log_know_of_sql(self, server: RunningServer) -> None:
         with logged() as log:

@@ -192,7 +192,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         core, ticket = self._core, self._sql.ticket(data)
         if ticket.command is not None:
             with self._turn(context):
-                return flight.RecordBatchStream(self._sql.answered(ticket.command, call.caller, call.facts))
+                return flight.RecordBatchStream(
+                    self._sql.answered(ticket.command, call.caller, call.facts, context.is_cancelled)
+                )
         admission = core.streams.admit(core.sql_bytes, core.patience, context.is_cancelled)
         try:
             selected = self._sql.selected(ticket.statement or b"", call.caller, call.facts, context.is_cancelled)

@@ -96,8 +96,8 @@ class Visible:
     roots: Sequence[str]
     tables: Callable[[Sequence[str]], Iterable[str]]
     """The tables below some roots, by the server's names, as many as the server lists."""
-    schema_of: Callable[[str], pa.Schema | None]
-    """The columns of a table; None if it cannot be read."""
+    schema_of: Callable[[str], pa.Schema]
+    """The columns of a table; none if it cannot be read."""
 
 
 def columns_of_answer(command: Message) -> pa.Schema | None:
@@ -147,9 +147,7 @@ def _tables(command: Message, visible: Visible) -> Iterable[tuple[Any, ...]]:
         if not command.flag(5):
             yield *name, _TABLE
             continue
-        schema = visible.schema_of(table)
-        if schema is not None:
-            yield *name, _TABLE, schema.serialize().to_pybytes()
+        yield *name, _TABLE, visible.schema_of(table).serialize().to_pybytes()
 
 
 def matches(text: str, pattern: str | None) -> bool:

@@ -23,6 +23,7 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     TicketError,
 )
+from delta_sidecar.server.budget import GoneError
 from delta_sidecar.server.figures import Outcome
 from delta_sidecar.server.reading import OpenTable, open_table
 from delta_sidecar.server.requests import ReadRequest
@@ -149,7 +150,9 @@ class FlightSql:
             raise
         return Selected(session, list(opened.values()), schema, rows)
 
-    def answered(self, command: Message, caller: Caller, facts: dict[str, Any]) -> pa.Table:
+    def answered(
+        self, command: Message, caller: Caller, facts: dict[str, Any], is_gone: Callable[[], bool]
+    ) -> pa.Table:
         """The answer to a command about the catalog."""
         facts["what"] = command.name
         core = self._core
@@ -158,11 +161,13 @@ class FlightSql:
             found = (name for root in core.roots.of(caller) if root.name in roots for name in tables_below(root))
             return islice(found, core.listed_tables)
 
-        def schema_of(table: str) -> pa.Schema | None:
+        def schema_of(table: str) -> pa.Schema:
+            if is_gone():
+                raise GoneError
             with suppress(DeltaSidecarError):
                 opened = open_table(core.roots.place(table, caller), _NEWEST, core.reader_options)
                 return opened.table.to_pyarrow_dataset().schema
-            return None
+            return pa.schema([])
 
         return answer(command, Visible(self._roots(caller), tables, schema_of))
 

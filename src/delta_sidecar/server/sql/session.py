@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -27,6 +28,8 @@ _BATCH_ROWS: Final = 16_384
 _THREADS: Final = 2
 _LOOK_EVERY: Final = 0.25
 """Seconds between two looks whether a statement should go on."""
+_ASIDE: Final = re.compile(r"\n\s*(?:LINE \d+:|At:)")
+"""Where a message of DuckDB begins to quote the statement, or code of this process."""
 _TAKEN: Final = frozenset(("memory", "system", "temp"))
 """Catalogs that DuckDB has by itself."""
 _OURS: Final = {
@@ -170,7 +173,7 @@ class SqlSession:
                 f"the statement needs more than {self._limits.held_bytes >> 20} MB; narrow it, or raise --sql-memory"
             )
         if isinstance(error, self._duckdb.Error | pa.ArrowException | OSError):
-            return QueryError(f"DuckDB: {str(error).split('LINE 1:')[0]}")
+            return QueryError(f"DuckDB: {_ASIDE.split(str(error))[0]}")
         return error
 
 
