@@ -76,7 +76,7 @@ lowest: $(VENV)/.installed ## The tests of reading and of the command, with the 
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
 	  -W ignore::DeprecationWarning -p no:cacheprovider tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data \
 	  tests/pipeline/test_avro.py tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan \
-	  tests/server/test_access.py tests/server/test_page.py tests/server/test_same_answers.py $(PYTEST_ARGS)
+	  tests/server/test_access.py tests/server/test_page.py tests/server/test_same_answers.py tests/server/test_sql.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules
