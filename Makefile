@@ -43,7 +43,7 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: setup-clients
-setup-clients: setup-chromium $(CLIENTS)/.built $(CLIENTS)/java/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), and install Chromium
+setup-clients: setup-chromium $(CLIENTS)/.built $(CLIENTS)/java/.built $(CLIENTS)/jdbc/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), fetch the JDBC driver, and install Chromium
 
 .PHONY: setup-chromium
 setup-chromium: ## Install Chromium, for the tests of the page, unless it is there
@@ -72,13 +72,13 @@ check: lint ## Lint, and the tests that need no server, with fewer random cases:
 # What a user's installation does without Spark and servers: reading, the command, rows, predicates, the page.
 INSTALLED_TESTS := tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data tests/pipeline/test_avro.py \
   tests/predicates/test_evaluation.py tests/predicates/test_predicate_tuples.py tests/scan tests/server/test_access.py \
-  tests/server/test_page.py tests/server/test_same_answers.py
+  tests/server/test_page.py tests/server/test_same_answers.py tests/server/test_sql.py
 
 .PHONY: lowest
 lowest: $(VENV)/.installed ## The tests of reading and of the command, with the lowest versions pyproject.toml declares
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(LOWEST)
 	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas,server]' \
-	  $$(grep -E '^(boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
+	  $$(grep -E '^(adbc-driver-flightsql|adbc-driver-manager|boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
 	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
 	  -W ignore::DeprecationWarning -p no:cacheprovider $(INSTALLED_TESTS) $(PYTEST_ARGS)
 
@@ -302,4 +302,10 @@ $(CLIENTS)/java/.built: $(VENV)/.installed scripts/fetch_jars.py $(wildcard test
 	@command -v javac >/dev/null 2>&1 || { echo "setup-clients: javac is missing; install a JDK, 17 or newer" >&2; exit 1; }
 	@echo "building the client in Java" && $(BIN)/python scripts/fetch_jars.py $(@D) flight >/dev/null && \
 		javac -cp "$(@D)/*" -d $(@D) tests/server/clients/java/Client.java
+	@touch $@
+
+$(CLIENTS)/jdbc/.built: $(VENV)/.installed scripts/fetch_jars.py tests/server/clients/jdbc/Query.java
+	@command -v javac >/dev/null 2>&1 || { echo "setup-clients: javac is missing; install a JDK, 17 or newer" >&2; exit 1; }
+	@echo "fetching the JDBC driver of Flight SQL" && $(BIN)/python scripts/fetch_jars.py $(@D) jdbc >/dev/null && \
+		javac -d $(@D) tests/server/clients/jdbc/Query.java
 	@touch $@

@@ -1,7 +1,7 @@
 """Resolve jars once, into a directory of the project: for Spark (Delta, the Kafka connector), or for tests (a broker,
-Hadoop's driver for S3, a client of Arrow Flight).
+Hadoop's driver for S3, a client of Arrow Flight, the JDBC driver of Flight SQL).
 
-    python fetch_jars.py DIRECTORY spark|broker|s3|flight
+    python fetch_jars.py DIRECTORY spark|broker|s3|flight|jdbc
 
 A session that names packages resolves them at every start, and fails where the user's own Maven
 repository holds a descriptor without its jar. So resolution happens here, with a private Ivy cache
@@ -24,6 +24,8 @@ BROKER = f"org.apache.kafka:kafka_{SCALA}:4.3.1"
 """A broker without ZooKeeper; any version that the connector's client can talk to will do."""
 FLIGHT = ["org.apache.arrow:flight-core:18.3.0", "org.apache.arrow:arrow-memory-netty:18.3.0"]
 """A client of Arrow Flight, with the memory that it works in."""
+JDBC = "org.apache.arrow:flight-sql-jdbc-driver:18.3.0"
+"""The JDBC driver of Flight SQL, one jar with all it needs."""
 TOKENS = f"spark-token-provider-kafka-0-10_{SCALA}"
 OLDER_TOKENS = "4.0.0"
 """The version of the connector's small helper for who finds none of Spark's own: not every mirror has it."""
@@ -41,12 +43,17 @@ def connector_coordinate() -> str:
 
 
 def coordinates(kind: str) -> list[str]:
-    """What is resolved for Spark, for the broker, for tables in S3, or for a client of Arrow Flight."""
+    """What is resolved for Spark, for the broker, for tables in S3, for a client of Arrow Flight, or for JDBC."""
     if kind == "s3":
         from delta_sidecar.pipeline.session import s3_packages
 
         return s3_packages()
-    return {"spark": [delta_coordinate(), connector_coordinate()], "broker": [BROKER], "flight": FLIGHT}[kind]
+    return {
+        "spark": [delta_coordinate(), connector_coordinate()],
+        "broker": [BROKER],
+        "flight": FLIGHT,
+        "jdbc": [JDBC],
+    }[kind]
 
 
 def spark_home() -> Path:
@@ -138,7 +145,12 @@ def flight_jars(scratch: Path) -> list[Path]:
     return resolve(coordinates("flight"), scratch / "flight")
 
 
-_JARS = {"spark": spark_jars, "broker": broker_jars, "s3": s3_jars, "flight": flight_jars}
+def jdbc_jars(scratch: Path) -> list[Path]:
+    """The JDBC driver of Flight SQL."""
+    return resolve(coordinates("jdbc"), scratch / "jdbc")
+
+
+_JARS = {"spark": spark_jars, "broker": broker_jars, "s3": s3_jars, "flight": flight_jars, "jdbc": jdbc_jars}
 
 
 def fetch(target: Path, kind: str) -> list[Path]:

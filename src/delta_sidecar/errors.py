@@ -13,7 +13,7 @@ DeltaSidecarError
 │   ├── CursorError             the cursor cannot go there, or is damaged: reset it
 │   ├── DuplicateKeyError       several rows have the same key, which a merge by key needs to be unique
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
-│   ├── QueryError              the search query cannot be parsed, or the table cannot answer it
+│   ├── QueryError              the search query or SQL statement cannot be parsed, or the tables cannot answer it
 │   ├── UnknownColumnError      no such column
 │   ├── NotOfferedError         another tool does that: the message names it
 │   ├── ConsumedStreamError     the stream was read or closed before: ask for another
@@ -104,7 +104,7 @@ class PredicateError(InputError):
 
 
 class QueryError(InputError):
-    """The search query cannot be parsed, or the fields of the table cannot answer it."""
+    """The search query or the SQL statement cannot be parsed, or the tables cannot answer it within its limits."""
 
 
 class UnknownColumnError(InputError):

@@ -25,6 +25,8 @@ class CommitLimits:
     """Commits fetched at the same time as the LIST, before it is known whether they exist. More saves round trips."""
     unhinted_guess: int = 256 << 10
     """Bytes fetched of each such commit if no hint names a base, because the first commits may be large."""
+    known_tail: int = 4 << 20
+    """A replayed tail of at most this many bytes of commits is kept in the cache for the next listing. 0 keeps none."""
 
 
 @dataclass(frozen=True, slots=True)

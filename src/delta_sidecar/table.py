@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pds
     import pyarrow.fs as pa_fs
 
+    from delta_sidecar.data.file_bytes import StoreOpener
     from delta_sidecar.data.row_stream import RowStream
     from delta_sidecar.engines.dataset import TableDataset
     from delta_sidecar.engines.engine_plan import EnginePlan
@@ -179,7 +180,7 @@ class DeltaTable:
         self._limits = limits or ReaderLimits()
         if log_buffer_size is not None:
             self._options.setdefault("delta.commit.parallelism", log_buffer_size)
-        self._open_store = partial(open_store, storage_options=storage_options, profile=profile)
+        self._open_store: StoreOpener = partial(open_store, storage_options=storage_options, profile=profile)
         self._settings = settings_of(self._options, limits=self._limits)
         self._store = MeteredStore(store_at(table_uri, store, storage_options, profile))
         self._load(_checked_version(version))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,6 +24,7 @@ from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.cli.running import COMMAND, assert_refused, invoke, sidecar
 
+ROOT = Path(__file__).resolve().parents[2]
 SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLEKEY"
 
 
@@ -351,3 +353,33 @@ def test_bad_arguments_are_one_line(large: Path) -> None:
     assert_refused(invoke("files", large, "--columns", ","), "--columns")
     assert_refused(invoke("files", large, "--nonsense"), "--nonsense")
     assert_refused(invoke("files", large, "--option", "batch"), "NAME=VALUE")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_page_of_the_demo(tmp_path: Path) -> None:
+    """The last line of the recipe, by make itself, for a small table: `make demo` takes minutes."""
+    recipe = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "sidecar ui" in line)
+    assert recipe.startswith("\t")
+    LogBuilder(tmp_path / "demo" / "telemetry").metadata({"x": "long"}).commit(add("a"))
+    makefile = tmp_path / "Makefile"
+    makefile.write_text(f"CACHE := {tmp_path}\nBIN := {Path(sys.executable).parent}\ndemo:\n{recipe}\n")
+    quiet = subprocess.run(["make", "-f", makefile, "demo"], capture_output=True, text=True, timeout=60)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", ""), "without UI=1 nothing is served"
+    with subprocess.Popen(
+        ["make", "-f", makefile, "demo", "UI=1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = next(line for line in process.stdout if line.startswith(b"http")).decode().strip()
+        with urllib.request.urlopen(url) as answer:
+            assert answer.status == 200
+        os.killpg(process.pid, signal.SIGINT)
+        # What a shell calls 130: make ends by the signal, after the page has.
+        assert process.wait(30) == -signal.SIGINT
+        assert b"Traceback" not in process.stderr.read()
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url)

@@ -465,6 +465,41 @@ def test_requests_beyond_the_limits(fuzzed: RunningServer, request_: dict[str, A
     assert told["error"] != "ServerError"
 
 
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "id = 'needle" + "x" * 10_000_000 + "'",
+        "(" * 10_000 + "id = 'needle'" + ")" * 10_000,
+        "NOT " * 10_000 + "id = 'needle'",
+        json.loads('{"not":' * 200 + '{"id": "needle"}' + "}" * 200),
+    ],
+    ids=["10 MB", "parentheses", "NOT", "a tree"],
+)
+def test_a_refused_predicate_is_one_line_in_the_log_and_leaves_nothing(
+    fuzzed: RunningServer, predicate: object
+) -> None:
+    request = command_of(table="lake/events", predicate=predicate)
+    with logged() as log, flight.connect(fuzzed.url) as client:
+        for _ in range(3):
+            with pytest.raises(flight.FlightServerError) as raised:
+                client.get_flight_info(request, bearer(None))
+    said, told = log(), json.loads(raised.value.extra_info)
+    assert [(line["method"], line["outcome"]) for line in said] == [("GetFlightInfo", "error")] * 3
+    assert max(len(json.dumps(line)) for line in said) < 1_000
+    assert "needle" not in json.dumps(said)
+    assert len(told["message"]) <= 2_001
+    assert fuzzed.health() == {"ready": True, "streams": 0, "waiting": 0, "bytes_held": 0}
+    assert (fuzzed._core.openings.streams, fuzzed._core.openings.waiting) == (0, 0)
+
+
+def test_a_token_goes_without_tls_to_this_machine_alone() -> None:
+    for host in ("127.0.0.1", "127.8.9.10", "localhost", "LOCALHOST", "[::1]"):
+        connect(f"grpc://{host}:1", token="secret").close()
+    for host in ("10.0.0.1", "example.com", "127.0.0.1.example.com", "[2001:db8::1]"):
+        with pytest.raises(InputError, match="has no TLS"):
+            connect(f"grpc://{host}:1", token="secret")
+
+
 @pytest.mark.parametrize("opening", ['{"not":', '{"and":[', "[", '{"predicate":'])
 def test_nesting_of_ten_thousand(fuzzed: RunningServer, opening: str) -> None:
     closing = "".join({"{": "}", "[": "]"}[sign] for sign in reversed(opening) if sign in "{[")

@@ -10,6 +10,8 @@ import pyarrow.flight as flight
 import pytest
 
 from delta_sidecar import AccessDeniedError, TableNotFoundError, build_index, connect
+from delta_sidecar.log import tail
+from delta_sidecar.log.commits import file_actions
 from delta_sidecar.server.running import RunningServer
 from delta_sidecar.server.tokens import new_token
 from delta_sidecar.storage.opening import open_location
@@ -40,6 +42,26 @@ class Counted:
     def reads(self) -> int:
         return sum(request.verb != "list" for store in self.stores for request in store.requests)
 
+    @property
+    def commit_reads(self) -> int:
+        requests = [request for store in self.stores for request in store.requests if request.verb != "list"]
+        return sum(request.path.endswith(".json") for request in requests)
+
+
+def write_more(table: Path, commits: int) -> None:
+    """Commits of one more file in two of the hours."""
+    version = sum(1 for _ in (table / "_delta_log").glob("*.json"))
+    for number in range(version, version + commits):
+        hour = f"20260210{22 + number % 2}"
+        line = {
+            "path": f"_event_hour={hour}/more-{number}.parquet",
+            "partitionValues": {"_event_hour": hour},
+            "size": 1,
+            "modificationTime": 0,
+            "dataChange": True,
+        }
+        (table / "_delta_log" / f"{number:020}.json").write_text(json.dumps({"add": line}) + "\n")
+
 
 def listed(server: RunningServer, token: str | None = None, **request: Any) -> list[dict[str, Any]]:
     with flight.connect(server.url) as client:
@@ -65,6 +87,29 @@ def test_the_second_to_ask_reads_nothing(lake: Path, what: str) -> None:
         assert counted.reads == reads
         assert listed(server, what=what, columns=columns, predicate="id >= 6") == first[:1]
         assert kept(server) > 0
+
+
+def test_the_tail_is_decoded_for_the_first_of_a_version_alone(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_more(lake / "events", 2)
+    decoded: list[str] = []
+
+    def counted_actions(blocks: Any, path: str, *rest: Any) -> Any:
+        decoded.append(path)
+        return file_actions(blocks, path, *rest)
+
+    monkeypatch.setattr(tail, "file_actions", counted_actions)
+    counted = Counted()
+    with serving({"lake": lake}, counted) as server:
+        first = listed(server, predicate="_event_hour = '2026021022'")
+        assert len(decoded) == 2
+        reads = counted.commit_reads
+        other = listed(server, predicate="_event_hour = '2026021023'")
+        assert len(decoded) == 2, "an hour of its own, and the same commits"
+        assert counted.commit_reads == reads
+        assert (len(first), len(other)) == (2, 2)
+        write_more(lake / "events", 1)
+        listed(server, predicate="_event_hour = '2026021021'")
+        assert len(decoded) == 5, "a new version is another tail"
 
 
 def test_figures_count_answers_out_of_memory_too(lake: Path) -> None:

@@ -107,3 +107,41 @@ def test_a_client_goes_away_in_mid_stream(client: Client, tmp_path: Path) -> Non
         assert said[-1]["gone"] is True
         assert eventually(lambda: server.health()["streams"] == 0)
     assert [line["outcome"] for line in log() if line.get("method") == "DoGet"] == ["gone"]
+
+
+class TestJdbc:
+    """The JDBC driver of Flight SQL."""
+
+    def asked(self, url: str, token: str, sql: str) -> tuple[int, list[str]]:
+        place = BUILT / "jdbc"
+        if not (place / "Query.class").exists():
+            pytest.skip("the JDBC driver is not fetched; run: make setup-clients")
+        options = ["--add-opens=java.base/java.nio=ALL-UNNAMED", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        command = ["java", *options, "-cp", f"{place}:{place}/*", "Query", url.removeprefix("grpc://"), token, sql]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout.splitlines()
+
+    def test_tables_and_rows(self, lake: Path, tmp_path: Path) -> None:
+        write_events(lake / "eu" / "clicks")
+        write_events(tmp_path / "other" / "hidden")
+        token = new_token(tmp_path / "tokens", "reports", ["lake"])
+        roots = {"lake": lake, "other": tmp_path / "other"}
+        with serving(roots, token_file=str(tmp_path / "tokens")) as server:
+            code, said = self.asked(server.url, token, "SELECT id FROM lake.events WHERE id > 5 ORDER BY id")
+            refused = self.asked(server.url, token, "SELECT id FROM other.hidden")
+            unknown = self.asked(server.url, "nobody", "SELECT 1")
+        assert said == [
+            "product Delta Sidecar true",
+            "catalog lake",
+            "schema eu|lake",
+            "schema main|lake",
+            "type TABLE",
+            "table lake|eu|clicks|TABLE",
+            "table lake|main|events|TABLE",
+            *(f"column lake|main|events|{name}" for name in ("ts", "id", "value", "_event_hour")),
+            *("row 6", "row 7", "again 6", "again 7", "again 6", "again 7"),
+        ]
+        assert code == 0
+        assert (refused[0], unknown[0]) == (1, 1)
+        assert "AccessDeniedError" in unknown[1][-1]
+        assert "TableNotFoundError: there is no table 'other.hidden'" in refused[1][-1]

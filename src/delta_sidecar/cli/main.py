@@ -593,6 +593,16 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Page and met
 )
 @option("--memory", default="128MB", metavar="SIZE", section=_ROOM, help="Memory of all streams (128MB).")
 @option("--stream-memory", default="8MB", metavar="SIZE", section=_ROOM, help="Memory of each stream (8MB).")
+@option("--no-sql", is_flag=True, section=_ROOM, help="Do not offer Flight SQL.")
+@option("--sql-memory", default="64MB", metavar="SIZE", section=_ROOM, help="Memory of each SQL statement (64MB).")
+@option(
+    "--sql-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    metavar="N",
+    section=_ROOM,
+    help="How long a SQL statement may work (60).",
+)
 @option(
     "--wait",
     type=click.FloatRange(min=0),

@@ -12,6 +12,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+
+from delta_sidecar.arrays import streaming_pool
 from delta_sidecar.cli.failures import INTERRUPTED, without_secrets
 from delta_sidecar.cli.output import write_json
 from delta_sidecar.errors import InputError
@@ -51,6 +54,9 @@ class Order:
     stream_memory: str
     wait: float
     stop_seconds: float
+    no_sql: bool
+    sql_memory: str
+    sql_seconds: float
     reader_options: Mapping[str, str] = field(default_factory=dict)
 
     def options(self) -> ServerOptions:
@@ -70,6 +76,9 @@ class Order:
             stream_bytes=bytes_of(self.stream_memory, "--stream-memory"),
             patience=self.wait,
             stop_seconds=self.stop_seconds,
+            sql=not self.no_sql,
+            sql_bytes=bytes_of(self.sql_memory, "--sql-memory"),
+            sql_seconds=self.sql_seconds,
             ticket_seconds=self.ticket_seconds,
             ticket_key=None if self.ticket_key is None else _key(self.ticket_key),
             reader_options=self.reader_options,
@@ -83,6 +92,7 @@ def serve(order: Order, verbose: bool) -> int:
     roots = Roots(Root(root.name, root.location, options[root.name]) for root in bare)
     clean = partial(without_secrets, secrets=_secrets(options))
     log_json(clean, verbose)
+    use_frugal_pool()
     stop = stop_signal()
     server = RunningServer(roots, order.options(), clean)
     say(
@@ -101,6 +111,15 @@ def serve(order: Order, verbose: bool) -> int:
         sys.stderr.flush()
         os._exit(0)
     return 0
+
+
+def use_frugal_pool() -> None:
+    """Batches of Flight are made on one thread and released on another. This process is the command's own, so the pool
+    for that may be that of all its batches: with a hundred clients it holds 240 MB where Arrow's usual one has up to
+    320."""
+    pool = streaming_pool()
+    if pool is not None:
+        pa.set_memory_pool(pool)
 
 
 def stop_signal() -> threading.Event:

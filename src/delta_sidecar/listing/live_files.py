@@ -20,12 +20,12 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.listing.base import BaseCounts, BasePlan, ListableBase, LiveRows
 from delta_sidecar.listing.request import FileRequest
-from delta_sidecar.log.commits import CommitBytes, rows_of_adds
+from delta_sidecar.log.commits import rows_of_adds
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.log.tail import AddsOfCommit, TailWalk
+from delta_sidecar.log.tail import AddsOfCommit, KnownTails, TailWalk
 from delta_sidecar.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class LiveFiles:
         self._at_once = at_once
         maker = KeyMaker(snapshot.store.root_uri)
         self._replay = Replay(maker, request.settings.limits.mask)
-        self._tail = _Tail(request, snapshot.commits, maker, self._replay)
+        self._tail = _Tail(request, snapshot, maker, self._replay)
         self.progress = Progress(fallback_reason=snapshot.passed_over, commits_total=len(snapshot.segment.commits))
 
     def __iter__(self) -> Iterator[LiveRows]:
@@ -142,10 +142,11 @@ class LiveFiles:
 class _Tail:
     """The live adds of the tail that may match, pruned before they become rows."""
 
-    def __init__(self, request: FileRequest, commits: CommitBytes, maker: KeyMaker, replay: Replay) -> None:
+    def __init__(self, request: FileRequest, snapshot: Snapshot, maker: KeyMaker, replay: Replay) -> None:
         self._request = request
         ahead = 2 if request.order.is_limited else None
-        self.walk = TailWalk(commits, maker, replay, request.source.names, ahead)
+        known = KnownTails(snapshot.store, snapshot.commits.limits)
+        self.walk = TailWalk(snapshot.commits, maker, replay, request.source.names, ahead, known=known)
 
     def rows(self, commits: Sequence[CommitRange], at_once: bool) -> Iterator[LiveRows]:
         """The live adds of commits, newest first; `at_once` reads all commits before the first is returned."""

@@ -193,11 +193,16 @@ class CommitBytes:
             self._keep(meta, _Packed(tuple(pieces)))
 
 
+def are_bare(columns: Sequence[str]) -> bool:
+    """Whether these columns of `FILE_SCHEMA` need neither stats nor tags: then adds are read without them."""
+    return _BARE_COLUMNS.issuperset(columns)
+
+
 def file_actions(
     blocks: Iterable[bytes], path: str, columns: Sequence[str], maker: KeyMaker
 ) -> Iterator[CommitBatch[Adds]]:
     """A commit's adds and removes, a batch for each block; the adds have what `columns` of `FILE_SCHEMA` need."""
-    line_type: type[Any] = BareFileLine if _BARE_COLUMNS.issuperset(columns) else FileLine
+    line_type: type[Any] = BareFileLine if are_bare(columns) else FileLine
     for lines in decode_lines(blocks, line_type, path):
         adds: Any = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]

@@ -54,6 +54,13 @@ class MaskBuilder:
     def __len__(self) -> int:
         return len(self._recent) + sum(map(len, [*self._arrays, *self._collected, *self._runs]))
 
+    def copied(self) -> MaskBuilder:
+        """Another builder with the same keys, which both share."""
+        other = MaskBuilder(self._limits)
+        other._recent, other._arrays = set(self._recent), list(self._arrays)
+        other._collected, other._runs = list(self._collected), list(self._runs)
+        return other
+
     def add(self, keys: list[bytes]) -> None:
         """Mark keys as seen."""
         self._recent.update(keys)

@@ -79,6 +79,16 @@ class Replay:
             dropped = either(dropped, repeated)
         return dropped
 
+    def copied(self) -> Replay:
+        """Another walk that has seen the same commits. The two share their keys, not what either sees later."""
+        other = Replay(self._maker, self._limits)
+        other._seen = self._seen.copied()
+        return other
+
+    def continue_from(self, other: Replay) -> None:
+        """Have seen what another walk of the same table has, and nothing else."""
+        self._seen = other._seen.copied()
+
     def hide(self, rows: Iterable[pa.RecordBatch]) -> None:
         """Hide files that were already returned, so that another base can start from its beginning."""
         for batch in rows:

@@ -12,7 +12,14 @@ from typing import Any, Final
 
 import pyarrow.flight as flight
 
-from delta_sidecar.errors import AccessDeniedError, DeltaSidecarError, PredicateError, ServerBusyError, ServerError
+from delta_sidecar.errors import (
+    AccessDeniedError,
+    DeltaSidecarError,
+    PredicateError,
+    QueryError,
+    ServerBusyError,
+    ServerError,
+)
 from delta_sidecar.server.budget import GoneError
 from delta_sidecar.server.figures import Figures
 from delta_sidecar.server.json_logs import on_behalf_of, say
@@ -94,8 +101,9 @@ class Call(flight.ServerMiddleware):  # type: ignore[misc]
 
 
 def _loggable(error: DeltaSidecarError) -> str:
-    """What the log says of an error. A message about a predicate quotes it, and it holds what users look for."""
-    return "refused; the client has the reason" if isinstance(error, PredicateError) else str(error)
+    """What the log says of an error. A message about a predicate or statement quotes it, and it holds what users look
+    for."""
+    return "refused; the client has the reason" if isinstance(error, PredicateError | QueryError) else str(error)
 
 
 class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
@@ -122,6 +130,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 _METHODS: Final = {
+    flight.FlightMethod.HANDSHAKE: "Handshake",
     flight.FlightMethod.GET_FLIGHT_INFO: "GetFlightInfo",
     flight.FlightMethod.GET_SCHEMA: "GetSchema",
     flight.FlightMethod.DO_GET: "DoGet",

@@ -16,6 +16,7 @@ import pyarrow.flight as flight
 from delta_sidecar.errors import InputError, needs_extra
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.one_reading import ReadOnceIterator
+from delta_sidecar.server.loopback import is_loopback
 from delta_sidecar.server.requests import encoded
 from delta_sidecar.server.wire_errors import from_flight
 from delta_sidecar.table import ProtocolVersions, TableMetadata
@@ -28,7 +29,6 @@ RemotePredicate: TypeAlias = str | Mapping[str, Any] | Sequence[Any]
 """SQL text, a tree of JSON, or a list of `(column, operator, value)`."""
 
 _SCHEMES: Final = ("grpc", "grpc+tcp", "grpc+tls")
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 def connect(
@@ -66,7 +66,7 @@ def connect(
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise InputError(f"{url!r} is not the address of a server; write grpc+tls://host:port or grpc://127.0.0.1:port")
-    if token is not None and parts.scheme != "grpc+tls" and parts.hostname not in _LOOPBACK and not insecure:
+    if token is not None and parts.scheme != "grpc+tls" and not is_loopback(parts.hostname) and not insecure:
         raise InputError(f"{url} has no TLS: the token could be read on its way; use grpc+tls://, or insecure=True")
     given = root_certificates.encode() if isinstance(root_certificates, str) else root_certificates
     try:

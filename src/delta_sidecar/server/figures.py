@@ -14,7 +14,6 @@ from delta_sidecar.texts import general
 
 if TYPE_CHECKING:
     from delta_sidecar.server.budget import Budget
-    from delta_sidecar.server.reading import Reading
 
 _FIRST_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
 _MOST_LABELS: Final = 200
@@ -42,18 +41,6 @@ class Outcome:
     store_requests: int = 0
     store_bytes: int = 0
     index_age: int | None = None
-
-    def note(self, reading: Reading) -> None:
-        """Take over what the reading counted."""
-        cost = reading.opened.cost
-        self.store_requests, self.store_bytes = cost.requests, cost.bytes_read
-        self.index_age = reading.opened.index_age
-        if reading.metrics is not None:
-            done = reading.metrics()
-            self.tier, self.fallback_reason = done.tier, done.fallback_reason
-            self.files_emitted, self.files_pruned = done.files_emitted, done.files_pruned
-            self.commits_scanned, self.remove_set_size = done.commits_scanned, done.mask_size
-            self.time_to_first_file_s = done.time_to_first_file_s
 
 
 class Figures(Protocol):

@@ -15,7 +15,7 @@ import pyarrow.flight as flight
 from delta_sidecar import arrays
 from delta_sidecar.errors import InputError, NotOfferedError, ServerBusyError, TicketError
 from delta_sidecar.server.answers import Answers
-from delta_sidecar.server.budget import Budget
+from delta_sidecar.server.budget import Admission, Budget
 from delta_sidecar.server.calls import Call, Callers
 from delta_sidecar.server.figures import Figures
 from delta_sidecar.server.reading import (
@@ -29,6 +29,8 @@ from delta_sidecar.server.reading import (
 )
 from delta_sidecar.server.requests import ReadRequest, RequestLimits, request_of
 from delta_sidecar.server.roots import Roots
+from delta_sidecar.server.sql.flight_sql import ACTIONS, FlightSql
+from delta_sidecar.server.sql.messages import is_message
 from delta_sidecar.server.streams import ServedStream
 from delta_sidecar.server.table_search import tables_below
 from delta_sidecar.server.tickets import SignedRequest, TicketSigner
@@ -61,6 +63,9 @@ class Core:
     """Seconds that a call waits for its turn."""
     listed_tables: int
     """Tables that ListFlights names, at most."""
+    sql_bytes: int = 0
+    """What a SQL statement reserves of the budget; 0 if SQL is not offered."""
+    sql_seconds: float = 60.0
     is_stopping: threading.Event = field(default_factory=threading.Event)
     is_cut_off: threading.Event = field(default_factory=threading.Event)
     """Streams that still run are ended."""
@@ -81,7 +86,10 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         self, location: str, core: Core, callers: Callers, certificates: Sequence[tuple[bytes, bytes]] = ()
     ) -> None:
         self._core = core
-        super().__init__(location, tls_certificates=list(certificates) or None, middleware={"call": callers})
+        self._sql = FlightSql(core)
+        super().__init__(
+            location, _NoHandshake(), tls_certificates=list(certificates) or None, middleware={"call": callers}
+        )
 
     # What there is
 
@@ -114,7 +122,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         with _call_of(context).answering():
-            return list(_ACTIONS.items())
+            return list((_ACTIONS | (ACTIONS if self._core.sql_bytes else {})).items())
 
     # Requests and their streams
 
@@ -124,6 +132,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         """The schema of a request, and the ticket that reads it at the version that is open now."""
         call = _call_of(context)
         with call.answering():
+            if _is_sql(descriptor):
+                schema, command = self._planned(context, call, descriptor.command)
+                return flight.FlightInfo(schema, descriptor, [flight.FlightEndpoint(command, [])], -1, -1)
             request = self._request(descriptor)
             with self._opened(context, call, request) as opened:
                 fixed = pinned(opened, request)
@@ -139,6 +150,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         call = _call_of(context)
         with call.answering():
+            if _is_sql(descriptor):
+                return flight.SchemaResult(self._planned(context, call, descriptor.command)[0])
             request = self._request(descriptor)
             with self._opened(context, call, request) as opened:
                 fixed = pinned(opened, request)
@@ -149,6 +162,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         core, call = self._core, _call_of(context)
         with call.answering():
             self._check_going()
+            if is_message(ticket.ticket):
+                return self._sql_stream(context, call, ticket.ticket)
             signed = core.signer.open(ticket.ticket, call.caller.name)
             call.facts |= _facts(signed.request)
             place = core.roots.place(signed.request.table, call.caller)
@@ -164,10 +179,40 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             stream = ServedStream(reading, admission, call, core.figures, core.is_cut_off.is_set)
             return flight.GeneratorStream(reading.schema, stream)
 
+    def _planned(self, context: flight.ServerCallContext, call: Call, command: bytes) -> tuple[pa.Schema, bytes]:
+        self._check_going()
+        with self._turn(context):
+            return self._sql.planned(command, call.caller, call.facts)
+
+    def _turn(self, context: flight.ServerCallContext) -> _Turn:
+        core = self._core
+        return _Turn(core.openings.admit(0, core.patience, context.is_cancelled))
+
+    def _sql_stream(self, context: flight.ServerCallContext, call: Call, data: bytes) -> flight.FlightDataStream:
+        core, ticket = self._core, self._sql.ticket(data)
+        if ticket.command is not None:
+            with self._turn(context):
+                return flight.RecordBatchStream(
+                    self._sql.answered(ticket.command, call.caller, call.facts, context.is_cancelled)
+                )
+        admission = core.streams.admit(core.sql_bytes, core.patience, context.is_cancelled)
+        try:
+            selected = self._sql.selected(ticket.statement or b"", call.caller, call.facts, context.is_cancelled)
+        except BaseException:
+            admission.give_back()
+            raise
+        stream = ServedStream(selected, admission, call, core.figures, core.is_cut_off.is_set)
+        return flight.GeneratorStream(selected.schema, stream)
+
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
         call = _call_of(context)
         with call.answering():
-            call.facts["action"] = action.type if action.type in _ACTIONS else "unknown"
+            call.facts["action"] = action.type if action.type in _ACTIONS | ACTIONS else "unknown"
+            if action.type in ACTIONS:
+                self._check_going()
+                with self._turn(context):
+                    body = self._sql.act(action.type, action.body.to_pybytes(), call.caller, call.facts)
+                return iter([] if body is None else [flight.Result(pa.py_buffer(body))])
             answer = self._answer(context, call, action.type, action.body.to_pybytes())
             return iter([flight.Result(pa.py_buffer(json.dumps(answer, default=str).encode()))])
 
@@ -215,6 +260,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             raise NotOfferedError(_READS_ONLY)
 
 
+class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
+    """Drivers of JDBC shake hands before their first call, and give up where nobody answers. Who calls is told by the
+    token of each call (`Callers`), so there is nothing to agree upon."""
+
+    def authenticate(self, outgoing: object, incoming: object) -> None:
+        return
+
+    def is_valid(self, token: bytes) -> bytes:
+        return b""
+
+
 class _Opening:
     """An open table, within the budget of calls that answer at once."""
 
@@ -233,6 +289,23 @@ class _Opening:
 
     def __exit__(self, *_: object) -> None:
         self._admission.give_back()
+
+
+class _Turn:
+    """A place in the budget of calls that answer at once."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.give_back()
+
+
+def _is_sql(descriptor: flight.FlightDescriptor) -> bool:
+    return descriptor.descriptor_type == flight.DescriptorType.CMD and is_message(descriptor.command or b"")
 
 
 def _schema(reading: Reading) -> pa.Schema:

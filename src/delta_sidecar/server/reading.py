@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.scan.scan_metrics import ScanMetrics
 from delta_sidecar.scan.scan_plan import ScanPlan
 from delta_sidecar.server.answers import Answers, answer_key
+from delta_sidecar.server.figures import Outcome
 from delta_sidecar.server.requests import ReadRequest
 from delta_sidecar.server.roots import Place, no_table
 from delta_sidecar.server.tokens import Caller
@@ -79,7 +80,9 @@ def open_table(place: Place, request: ReadRequest, options: Mapping[str, Any]) -
             table.load_as_version(request.timestamp)
     except TableNotFoundError:
         raise no_table(place.name) from None
-    return OpenTable(place.name, table, replace(table._access, open_store=place.open_other))
+    # In the table, too: engines read through it.
+    table._open_store = place.open_other
+    return OpenTable(place.name, table, table._access)
 
 
 def _opened(place: Place, version: int | None, options: Mapping[str, Any]) -> DeltaTable:
@@ -119,6 +122,21 @@ class Reading:
     """How files are listed; None for changes."""
     metrics: Callable[[], ScanMetrics] | None = None
     """What the listing of files did so far; None for changes."""
+
+    def outcome(self) -> Outcome:
+        return Outcome(self.request.table, self.request.what)
+
+    def note(self, outcome: Outcome) -> None:
+        """Tell what was counted."""
+        cost = self.opened.cost
+        outcome.store_requests, outcome.store_bytes = cost.requests, cost.bytes_read
+        outcome.index_age = self.opened.index_age
+        if self.metrics is not None:
+            done = self.metrics()
+            outcome.tier, outcome.fallback_reason = done.tier, done.fallback_reason
+            outcome.files_emitted, outcome.files_pruned = done.files_emitted, done.files_pruned
+            outcome.commits_scanned, outcome.remove_set_size = done.commits_scanned, done.mask_size
+            outcome.time_to_first_file_s = done.time_to_first_file_s
 
 
 def reading_of(opened: OpenTable, request: ReadRequest, caller: Caller, answers: Answers) -> Reading:

@@ -43,7 +43,8 @@ class RootedStore(_ReadOnly):
 
     @property
     def identity(self) -> Hashable:
-        return self._inner.identity
+        """With the roots: what is kept of a table for one caller may have been read where another may not."""
+        return self._inner.identity, tuple(self._roots)
 
     def _checked(self, path: str) -> str:
         if not is_below(os.path.realpath(f"{self._directory}/{path}"), self._roots):

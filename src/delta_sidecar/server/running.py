@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import secrets
 import socket
@@ -85,12 +86,18 @@ class ServerOptions:
     """Signs tickets; servers with the same key take each other's. Random if not given."""
     listed_tables: int = 1_000
     """Tables that ListFlights names, at most."""
+    sql: bool = True
+    """Offer Flight SQL, where DuckDB is installed."""
+    sql_bytes: int = 64 << 20
+    """Bytes that one SQL statement reserves, and DuckDB may take for it."""
+    sql_seconds: float = 60.0
+    """Seconds that DuckDB may work on one statement."""
     request_limits: RequestLimits = field(default_factory=RequestLimits)
     reader_options: Mapping[str, Any] = field(default_factory=dict)
     """Reader options (`delta.sidecar.…`) of all tables."""
 
     def __post_init__(self) -> None:
-        for name in ("streams", "held_bytes", "stream_bytes", "listed_tables"):
+        for name in ("streams", "held_bytes", "stream_bytes", "listed_tables", "sql_bytes"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give 1 or more")
         if self.stream_bytes > self.held_bytes:
@@ -149,6 +156,8 @@ class RunningServer:
             stream_bytes=options.stream_bytes,
             patience=options.patience,
             listed_tables=options.listed_tables,
+            sql_bytes=min(options.sql_bytes, options.held_bytes) if options.sql and _has_duckdb() else 0,
+            sql_seconds=options.sql_seconds,
         )
         self._service = _listening(core, Callers(tokens, figures, clean), options)
         self._http: HttpEndpoint | None = None
@@ -246,6 +255,10 @@ def start_server(
     of_roots = storage_options or {}
     made = [Root(name, parse_location(place), of_roots.get(name, {})) for name, place in roots.items()]
     return RunningServer(Roots(made), options or ServerOptions())
+
+
+def _has_duckdb() -> bool:
+    return importlib.util.find_spec("duckdb") is not None
 
 
 def _reader_options(options: ServerOptions) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -15,7 +15,22 @@ from delta_sidecar.server.budget import Admission
 from delta_sidecar.server.calls import Call
 from delta_sidecar.server.figures import Figures, Outcome
 from delta_sidecar.server.json_logs import on_behalf_of
-from delta_sidecar.server.reading import Reading
+
+
+class Served(Protocol):
+    """What a stream is made of: a `Reading`, or the rows of a SQL statement."""
+
+    def outcome(self) -> Outcome:
+        """What is counted, as it begins."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]: ...
+
+    def note(self, outcome: Outcome) -> None:
+        """Tell what was counted."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class ServedStream:
@@ -26,7 +41,7 @@ class ServedStream:
 
     def __init__(
         self,
-        reading: Reading,
+        reading: Served,
         admission: Admission,
         call: Call,
         figures: Figures,
@@ -58,12 +73,12 @@ class ServedStream:
 class _Work:
     """What a stream holds."""
 
-    def __init__(self, reading: Reading, admission: Admission, call: Call, figures: Figures) -> None:
+    def __init__(self, reading: Served, admission: Admission, call: Call, figures: Figures) -> None:
         self.call = call
         self._reading = reading
         self._admission = admission
         self._figures = figures
-        self._outcome = Outcome(reading.request.table, reading.request.what)
+        self._outcome = reading.outcome()
         self._began = time.perf_counter()
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._lock = threading.Lock()
@@ -94,7 +109,7 @@ class _Work:
             self._admission.give_back()
         done = self._outcome
         done.seconds = time.perf_counter() - self._began
-        done.note(self._reading)
+        self._reading.note(done)
         self._figures.streamed(done)
         facts: dict[str, Any] = {
             "batches": done.batches,

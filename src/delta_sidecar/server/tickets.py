@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,20 @@ class SignedRequest(Struct, frozen=True):
     """Seconds since 1970."""
 
 
+class SignedStatement(Struct, frozen=True):
+    """What a ticket of a SQL statement says."""
+
+    text: str
+    tables: dict[str, tuple[int, str]]
+    """Version and id of each table that it reads."""
+    caller: str
+    expires: float
+    """Seconds since 1970."""
+
+
+T = TypeVar("T", SignedRequest, SignedStatement)
+
+
 class TicketSigner:
     """Makes tickets and believes only its own."""
 
@@ -47,19 +61,26 @@ class TicketSigner:
         """When a ticket made now is too old."""
         return self._clock() + self._seconds
 
-    def seal(self, request: SignedRequest) -> bytes:
+    def seal(self, request: SignedRequest | SignedStatement) -> bytes:
         body = msgspec.json.encode(request)
         return _MAGIC + self._signature(body) + body
 
     def open(self, ticket: bytes, caller: str) -> SignedRequest:
         """What a ticket says; `TicketError` if it is not one of ours, not the caller's, or too old."""
+        return self._opened(ticket, caller, SignedRequest)
+
+    def open_statement(self, ticket: bytes, caller: str) -> SignedStatement:
+        """As `open`, for the ticket of a SQL statement."""
+        return self._opened(ticket, caller, SignedStatement)
+
+    def _opened(self, ticket: bytes, caller: str, kind: type[T]) -> T:
         head, body = len(_MAGIC), ticket[len(_MAGIC) + _SIGNATURE :]
         if len(ticket) > _LARGEST or not ticket.startswith(_MAGIC) or not body:
             raise TicketError(f"this is not a ticket of this server; {_ASK_AGAIN}")
         if not hmac.compare_digest(ticket[head : head + _SIGNATURE], self._signature(body)):
             raise TicketError(f"the ticket was altered, or made by another server; {_ASK_AGAIN}")
         try:
-            signed = msgspec.json.decode(body, type=SignedRequest)
+            signed = msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, RecursionError):
             raise TicketError(f"the ticket is of another version of this server; {_ASK_AGAIN}") from None
         if not hmac.compare_digest(signed.caller.encode(), caller.encode()):

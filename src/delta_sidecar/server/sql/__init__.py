@@ -1,0 +1,1 @@
+"""Flight SQL: SELECT over the tables of the roots, and what ADBC and JDBC ask about them."""
