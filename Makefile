@@ -140,7 +140,7 @@ sync-cases: setup ## Sync a table by every strategy after CASES random histories
 native: $(VENV)/.installed ## Build the native library into build/native, and run its tests; needs Rust 1.85 or newer
 	@PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo >/dev/null 2>&1 || { echo "native: cargo is missing; install Rust 1.85 or newer" >&2; exit 1; }
 	$(CARGO) build --release --manifest-path native/Cargo.toml
-	$(CARGO) test --manifest-path native/Cargo.toml
+	$(CARGO) test --workspace --manifest-path native/Cargo.toml
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/native $(PYTEST_ARGS)
 
 .PHONY: native-cases
