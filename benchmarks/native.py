@@ -135,18 +135,32 @@ def judgements(found: Found) -> list[Judgement]:
     """The goals: pure, so that they can be tested."""
     ratio = found.stream_s / found.python_s
     return [
-        _judged("one hour, first call", f"≤ {FIRST_MS} ms", f"{found.first_ms:.1f} ms", found.first_ms <= FIRST_MS),
+        _judged(
+            "one hour, first call",
+            f"≤ {FIRST_MS} ms",
+            _times(found.first_ms, found.first_busy_ms),
+            found.first_ms <= FIRST_MS,
+        ),
         _judged("one hour, memory", f"≤ {FIRST_MB} MB", f"{found.hour_mb:.1f} MB", found.hour_mb <= FIRST_MB),
-        _judged("one hour, next call", f"≤ {NEXT_MS} ms", f"{found.next_ms:.1f} ms", found.next_ms <= NEXT_MS),
+        _judged(
+            "one hour, next call",
+            f"≤ {NEXT_MS} ms",
+            _times(found.next_ms, found.next_busy_ms),
+            found.next_ms <= NEXT_MS,
+        ),
         _judged("all files as a stream", f"≤ {STREAM_RATIO:g} × ours", f"{ratio:.2f} ×", ratio <= STREAM_RATIO),
         _judged(
             "all files by callback",
             f"≤ {CALLBACK_US:g} µs a file",
-            f"{found.callback_us:.2f} µs",
+            f"{found.callback_us:.2f} µs ({found.callback_busy_us:.2f} busy)",
             found.callback_us <= CALLBACK_US,
         ),
         _judged("the library", f"≤ {LIBRARY_MB} MB", f"{found.library_mb:.1f} MB", found.library_mb <= LIBRARY_MB),
     ]
+
+
+def _times(whole: float, busy: float) -> str:
+    return f"{whole:.1f} ms ({busy:.1f} busy)"
 
 
 def _judged(subject: str, goal: str, reached: str, holds: bool) -> Judgement:
