@@ -43,13 +43,19 @@ help: ## Show this list
 setup: $(CACHE)/.tools $(VENV)/.installed $(JARS)/.resolved $(S3_JARS)/.resolved $(KAFKA)/.resolved $(AZURITE)/.installed $(KUSTO)/.installed $(CACHE)/spark.jsa ## Create .venv, fetch Spark's jars, the Azure Blob emulator, a Kafka broker and Kusto's parser
 
 .PHONY: setup-clients
-setup-clients: setup-chromium $(CLIENTS)/.built $(CLIENTS)/java/.built $(CLIENTS)/jdbc/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), fetch the JDBC driver, and install Chromium
+setup-clients: setup-chromium setup-mono $(CLIENTS)/.built $(CLIENTS)/java/.built $(CLIENTS)/jdbc/.built ## Build the Flight clients in Go and Java that tests use (Go 1.25 or newer, a JDK), fetch the JDBC driver, and install Chromium and Mono
 
 .PHONY: setup-chromium
 setup-chromium: ## Install Chromium, for the tests of the page, unless it is there
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 		|| { echo "installing Chromium"; apt-get install -y --no-install-recommends chromium >/dev/null 2>&1; } \
 		|| echo "Chromium is missing, and could not be installed: the tests of the page in a browser are skipped"
+
+.PHONY: setup-mono
+setup-mono: ## Install Mono, for the test of the native library in C#, unless it is there
+	@{ command -v mono && command -v mcs; } >/dev/null \
+		|| { echo "installing Mono"; apt-get install -y --no-install-recommends mono-runtime mono-mcs >/dev/null 2>&1; } \
+		|| echo "Mono is missing, and could not be installed: the test of the native library in C# is skipped"
 
 .PHONY: demo
 demo: setup ## List a log of a million files beside deltalake; then ingest, index and query telemetry in Spark, DuckDB, Polars. UI=1 ends with its page, until Ctrl-C
@@ -155,7 +161,7 @@ sync-cases: setup ## Sync a table by every strategy after CASES random histories
 native: $(VENV)/.installed ## Build the native library into build/native, and run its tests; needs Rust 1.85 or newer
 	@PATH="$$PATH:$$HOME/.cargo/bin" command -v cargo >/dev/null 2>&1 || { echo "native: cargo is missing; install Rust 1.85 or newer" >&2; exit 1; }
 	$(CARGO) build --release --manifest-path native/Cargo.toml
-	$(CARGO) test --release --manifest-path native/Cargo.toml
+	$(CARGO) test --workspace --manifest-path native/Cargo.toml
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/native $(PYTEST_ARGS)
 
 .PHONY: native-cases

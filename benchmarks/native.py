@@ -39,6 +39,8 @@ class Run:
     """One C process: microseconds and files of each call, and the kilobytes its calls added."""
 
     micros: tuple[int, ...]
+    busy: tuple[int, ...]
+    """Of the processor: what a call takes where nothing else runs."""
     files: int
     kilobytes: int
 
@@ -48,12 +50,15 @@ class Found:
     """What was measured, medians of all rounds."""
 
     first_ms: float
+    first_busy_ms: float
     next_ms: float
+    next_busy_ms: float
     hour_mb: float
     hour_files: int
     stream_s: float
     python_s: float
     callback_us: float
+    callback_busy_us: float
     files: int
     library_mb: float
 
@@ -103,12 +108,15 @@ def measured(program: Path, table: Path, hour: str, repeat: int) -> Found:
     assert {files} == {each.files for each in (*streams, *callbacks, *ours)}
     return Found(
         first_ms=statistics.median(each.micros[0] for each in hours) / 1e3,
+        first_busy_ms=statistics.median(each.busy[0] for each in hours) / 1e3,
         next_ms=statistics.median(each.micros[1] for each in hours) / 1e3,
+        next_busy_ms=statistics.median(each.busy[1] for each in hours) / 1e3,
         hour_mb=statistics.median(each.kilobytes for each in hours) / 1e3,
         hour_files=hours[0].files,
         stream_s=statistics.median(each.micros[0] for each in streams) / 1e6,
         python_s=statistics.median(each.whole for each in ours),
         callback_us=statistics.median(each.micros[0] for each in callbacks) / files,
+        callback_busy_us=statistics.median(each.busy[0] for each in callbacks) / files,
         files=files,
         library_mb=LIBRARY.stat().st_size / 1e6,
     )
@@ -118,26 +126,41 @@ def run(program: Path, table: Path, options: dict[str, str], kind: str, calls: i
     command: Sequence[str] = [str(program), str(table), json.dumps(options), kind, str(calls)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     numbers = [[int(word) for word in line.split()] for line in lines]
-    before, after = numbers[-1]
-    return Run(tuple(micros for micros, _ in numbers[:-1]), numbers[0][1], after - before)
+    before, after = numbers.pop()
+    micros, busy, files = zip(*numbers, strict=True)
+    return Run(micros, busy, files[0], after - before)
 
 
 def judgements(found: Found) -> list[Judgement]:
     """The goals: pure, so that they can be tested."""
     ratio = found.stream_s / found.python_s
     return [
-        _judged("one hour, first call", f"≤ {FIRST_MS} ms", f"{found.first_ms:.1f} ms", found.first_ms <= FIRST_MS),
+        _judged(
+            "one hour, first call",
+            f"≤ {FIRST_MS} ms",
+            _times(found.first_ms, found.first_busy_ms),
+            found.first_ms <= FIRST_MS,
+        ),
         _judged("one hour, memory", f"≤ {FIRST_MB} MB", f"{found.hour_mb:.1f} MB", found.hour_mb <= FIRST_MB),
-        _judged("one hour, next call", f"≤ {NEXT_MS} ms", f"{found.next_ms:.1f} ms", found.next_ms <= NEXT_MS),
+        _judged(
+            "one hour, next call",
+            f"≤ {NEXT_MS} ms",
+            _times(found.next_ms, found.next_busy_ms),
+            found.next_ms <= NEXT_MS,
+        ),
         _judged("all files as a stream", f"≤ {STREAM_RATIO:g} × ours", f"{ratio:.2f} ×", ratio <= STREAM_RATIO),
         _judged(
             "all files by callback",
             f"≤ {CALLBACK_US:g} µs a file",
-            f"{found.callback_us:.2f} µs",
+            f"{found.callback_us:.2f} µs ({found.callback_busy_us:.2f} busy)",
             found.callback_us <= CALLBACK_US,
         ),
         _judged("the library", f"≤ {LIBRARY_MB} MB", f"{found.library_mb:.1f} MB", found.library_mb <= LIBRARY_MB),
     ]
+
+
+def _times(whole: float, busy: float) -> str:
+    return f"{whole:.1f} ms ({busy:.1f} busy)"
 
 
 def _judged(subject: str, goal: str, reached: str, holds: bool) -> Judgement:

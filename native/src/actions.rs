@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::error::{corrupt, Result};
 use crate::keys::{DeletionVector, KeyMaker};
+use crate::leaves::TypedStats;
 use crate::schema::{Metadata, Protocol};
 
 #[derive(Clone, Debug, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Add {
     pub stats: Option<String>,
     #[serde(default)]
     pub deletion_vector: Option<DeletionVector>,
+    /// The typed statistics of a checkpoint; where they have a value, it counts before that of the text.
+    #[serde(skip)]
+    pub typed: Option<TypedStats>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -63,10 +67,13 @@ pub fn lines_of<'a>(bytes: &'a [u8], name: &'a str) -> impl Iterator<Item = Resu
     })
 }
 
+/// File keys: of the whole tail, so one is looked for in it for each row of an index.
+pub type Seen = HashSet<Box<[u8]>, ahash::RandomState>;
+
 /// The replay of commits from the newest to the oldest: the keys that hide older files, and what was found on the way.
 #[derive(Default)]
 pub struct Replay {
-    pub seen: HashSet<Box<[u8]>>,
+    pub seen: Seen,
     pub live: Vec<Add>,
     pub protocol: Option<Protocol>,
     pub metadata: Option<Metadata>,

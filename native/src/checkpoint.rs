@@ -1,6 +1,7 @@
 //! Checkpoints: Parquet files with a column for each kind of action, in one part or several, or V2 with sidecar files.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, MapArray, RecordBatch, StructArray};
@@ -11,7 +12,7 @@ use parquet::arrow::ProjectionMask;
 use crate::actions::{lines_of, Add};
 use crate::error::{corrupt, Result};
 use crate::keys::decoded;
-use crate::leaves::Leaf;
+use crate::leaves::{Leaf, TypedStats};
 use crate::log::Checkpoint;
 use crate::output::vector_of;
 use crate::schema::{Metadata, Protocol};
@@ -138,12 +139,14 @@ fn add_state(state: &mut State, batch: &RecordBatch) {
 
 /// The files of a checkpoint, a batch of them at a time. One file of it is in memory at once.
 pub struct Adds {
+    /// The physical paths of the columns whose typed bounds are read.
+    bounds: Vec<Vec<String>>,
     files: VecDeque<Checkpoint>,
     open: Option<(String, ParquetRecordBatchReader)>,
 }
 
 impl Adds {
-    pub fn new(checkpoint: &Checkpoint, state: &State) -> Result<Adds> {
+    pub fn new(checkpoint: &Checkpoint, state: &State, bounds: Vec<Vec<String>>) -> Adds {
         let mut files: VecDeque<Checkpoint> = match checkpoint {
             Checkpoint::Json(path) => [Checkpoint::Json(path.clone())].into(),
             Checkpoint::Parquet(paths) => paths.iter().map(|path| Checkpoint::Parquet(vec![path.clone()])).collect(),
@@ -153,7 +156,7 @@ impl Adds {
             let name = name.rsplit('/').next().unwrap_or_default().to_string();
             files.push_back(Checkpoint::Parquet(vec![format!("{LOG}/_sidecars/{name}")]));
         }
-        Ok(Adds { files, open: None })
+        Adds { bounds, files, open: None }
     }
 
     pub fn next(&mut self, store: &Store) -> Result<Option<Vec<Add>>> {
@@ -176,8 +179,7 @@ impl Adds {
                 }
                 Some(Checkpoint::Parquet(paths)) => {
                     let path = paths[0].clone();
-                    let wanted = |parts: &[String]| parts[0] == "add" && parts.get(1).is_some_and(|name| ADD.contains(&name.as_str()));
-                    let reader = reader(&path, store.need(&path)?, wanted)?;
+                    let reader = reader(&path, store.need(&path)?, |leaf| is_wanted(leaf, &self.bounds))?;
                     self.open = reader.map(|reader| (path, reader));
                 }
             }
@@ -185,8 +187,19 @@ impl Adds {
     }
 }
 
+fn is_wanted(leaf: &[String], bounds: &[Vec<String>]) -> bool {
+    let name = |at: usize| leaf.get(at).map_or("", String::as_str);
+    name(0) == "add"
+        && match (name(1), name(2)) {
+            ("stats_parsed", "numRecords") => true,
+            ("stats_parsed", "minValues" | "maxValues" | "nullCount") => bounds.iter().any(|path| path == &leaf[3..]),
+            (other, _) => ADD.contains(&other),
+        }
+}
+
 fn adds_of(batch: &RecordBatch, path: &str) -> Result<Vec<Add>> {
     let Some(adds) = part(batch, "add") else { return Ok(Vec::new()) };
+    let typed = adds.column_by_name("stats_parsed").and_then(|stats| stats.as_struct_opt()).map(|stats| Arc::new(stats.clone()));
     let mut found = Vec::new();
     for row in (0..batch.num_rows()).filter(|&row| adds.is_valid(row)) {
         let Some(file) = text(adds, "path", row) else {
@@ -199,6 +212,7 @@ fn adds_of(batch: &RecordBatch, path: &str) -> Result<Vec<Add>> {
             modification_time: number(adds, "modificationTime", row),
             stats: text(adds, "stats", row),
             deletion_vector: adds.column_by_name("deletionVector").and_then(|dv| dv.as_struct_opt()).and_then(|dv| vector_of(dv, row)),
+            typed: typed.as_ref().map(|rows| TypedStats { rows: rows.clone(), row }),
         });
     }
     Ok(found)

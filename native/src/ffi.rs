@@ -7,13 +7,15 @@ use std::ptr::null;
 
 use arrow_array::cast::AsArray;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{Array, MapArray, RecordBatch, RecordBatchReader, StringArray, StructArray};
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, Int64Array, MapArray, RecordBatch, RecordBatchReader, StringArray, StructArray};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use crate::error::{fail, Code, Error, Result};
+use crate::keys::is_plain;
 use crate::location::Location;
 use crate::options;
-use crate::output::{number_at, vector_of};
+use crate::output::vector_of;
 use crate::scan::Scan;
 
 #[repr(C)]
@@ -95,22 +97,39 @@ struct Rows {
     batch: RecordBatch,
     row: usize,
     paths: Option<StringArray>,
-    values: Option<MapArray>,
+    sizes: Option<Int64Array>,
+    times: Option<Int64Array>,
+    records: Option<Int64Array>,
+    values: Option<Pairs>,
     vectors: Option<StructArray>,
+}
+
+/// The entries of a map from texts to texts.
+struct Pairs {
+    map: MapArray,
+    names: StringArray,
+    texts: StringArray,
 }
 
 impl Rows {
     fn new(batch: RecordBatch) -> Rows {
         let paths = batch.column_by_name("path").and_then(|column| column.as_string_opt::<i32>()).cloned();
-        let values = batch.column_by_name("partition_values").and_then(|column| column.as_map_opt()).cloned();
+        let numbers = |name: &str| batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<Int64Type>()).cloned();
+        let (sizes, times, records) = (numbers("size"), numbers("modification_time"), numbers("num_records"));
+        let values = batch.column_by_name("partition_values").and_then(|column| column.as_map_opt()).and_then(|map| {
+            let (names, texts) = (map.keys().as_string_opt::<i32>()?.clone(), map.values().as_string_opt::<i32>()?.clone());
+            Some(Pairs { map: map.clone(), names, texts })
+        });
         let vectors = batch.column_by_name("deletion_vector").and_then(|column| column.as_struct_opt()).cloned();
-        Rows { batch, row: 0, paths, values, vectors }
+        Rows { batch, row: 0, paths, sizes, times, records, values, vectors }
     }
 }
 
 #[derive(Default)]
 struct Buffers {
     text: Vec<u8>,
+    /// What stands before a plain path in its URI.
+    root: Vec<u8>,
     uri: Vec<u8>,
     pairs: Vec<PartitionValue>,
     starts: Vec<(usize, Option<usize>)>,
@@ -137,7 +156,10 @@ impl Handle {
             partition_count: 0,
             deletion_vector: null(),
         };
-        Box::new(Handle { scan, rows: None, buffers: Buffers::default(), vector, file })
+        let mut root = Vec::new();
+        scan.location.file_uri("x", &mut root);
+        root.pop();
+        Box::new(Handle { scan, rows: None, buffers: Buffers { root, ..Buffers::default() }, vector, file })
     }
 
     /// The next file; null at the end. It is valid until the next call.
@@ -169,22 +191,29 @@ fn append(out: &mut Vec<u8>, text: &[u8]) -> Result<usize> {
 }
 
 fn describe(rows: &Rows, row: usize, table: &Location, buffers: &mut Buffers, vector: &mut Vector, file: &mut File) -> Result<()> {
-    let Buffers { text, uri, pairs, starts } = buffers;
+    let Buffers { text, root, uri, pairs, starts } = buffers;
     text.clear();
     starts.clear();
     let path = match &rows.paths {
+        Some(paths) if is_plain(paths.value(row)) => {
+            let path = paths.value(row).as_bytes();
+            let place = path.len() + 1;
+            for piece in [path, &[0], root.as_slice(), path, &[0]] {
+                text.extend_from_slice(piece);
+            }
+            Some((0, place))
+        }
         Some(paths) => {
             table.file_uri(paths.value(row), uri);
             Some((append(text, paths.value(row).as_bytes())?, append(text, uri)?))
         }
         None => None,
     };
-    if let Some(values) = &rows.values {
-        let (keys, texts) = (values.keys().as_string::<i32>(), values.values().as_string::<i32>());
-        let offsets = values.value_offsets();
-        if values.is_valid(row) {
+    if let Some(Pairs { map, names, texts }) = &rows.values {
+        let offsets = map.value_offsets();
+        if map.is_valid(row) {
             for at in offsets[row] as usize..offsets[row + 1] as usize {
-                let name = append(text, keys.value(at).as_bytes())?;
+                let name = append(text, names.value(at).as_bytes())?;
                 let value = if texts.is_valid(at) { Some(append(text, texts.value(at).as_bytes())?) } else { None };
                 starts.push((name, value));
             }
@@ -211,9 +240,8 @@ fn describe(rows: &Rows, row: usize, table: &Location, buffers: &mut Buffers, ve
         file.deletion_vector = vector;
     }
     (file.path, file.uri) = path.map_or((null(), null()), |(path, uri)| (at(path), at(uri)));
-    file.size = number_at(&rows.batch, "size", row).unwrap_or(-1);
-    file.modification_time = number_at(&rows.batch, "modification_time", row).unwrap_or(-1);
-    file.records = number_at(&rows.batch, "num_records", row).unwrap_or(-1);
+    let number = |of: &Option<Int64Array>| of.as_ref().filter(|of| of.is_valid(row)).map_or(-1, |of| of.value(row));
+    (file.size, file.modification_time, file.records) = (number(&rows.sizes), number(&rows.times), number(&rows.records));
     file.partition_values = if pairs.is_empty() { null() } else { pairs.as_ptr() };
     file.partition_count = pairs.len();
     Ok(())

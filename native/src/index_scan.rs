@@ -1,7 +1,7 @@
 //! The live files of an index, the greatest keys first: parts, row groups and rows that cannot match are left out.
 
 use std::cmp::Ordering;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -13,11 +13,12 @@ use arrow_select::interleave::interleave_record_batch;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
+use crate::actions::Seen;
 use crate::error::{corrupt, Result};
 use crate::keys::KeyMaker;
 use crate::leaves::{column_at, leaf_at};
 use crate::manifest::Manifest;
-use crate::output::{from_core, vector_at};
+use crate::output::{from_core, vector_of};
 use crate::part_file::PartFile;
 use crate::pruning::{same_types, GroupFacts, PartFacts, Predicate, RowFacts};
 use crate::schema::Schema;
@@ -32,7 +33,6 @@ const WHOLE_STATS: u64 = 1 << 20;
 const AHEAD: usize = 3;
 const BATCH_ROWS: usize = 10_000;
 
-pub type Seen = HashSet<Box<[u8]>>;
 type Key = Option<Val<'static>>;
 
 pub struct Index {
@@ -289,8 +289,10 @@ impl InTurn {
             self.prune(scene, predicate, core, first, &mut keep)?;
         }
         if !scene.seen.is_empty() {
-            for row in 0..keep.len() {
-                keep[row] = keep[row] && !scene.seen.contains(scene.keys.key(paths.value(row), vector_at(core, row).as_ref()).as_ref());
+            let vectors = core.column_by_name("dv").and_then(|vectors| vectors.as_struct_opt());
+            for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
+                let vector = vectors.and_then(|vectors| vector_of(vectors, row));
+                *keep = !scene.seen.contains(scene.keys.key(paths.value(row), vector.as_ref()).as_ref());
             }
         }
         if !keep.contains(&true) {
@@ -317,12 +319,9 @@ impl InTurn {
         for (row, keep) in keep.iter_mut().enumerate() {
             *keep = by_core.may_match(row, with_buckets);
         }
-        let unknown_time = || {
-            let bounds = [leaf_at(core, &["time_min"]), leaf_at(core, &["time_max"])];
-            let is_known = |row: usize| bounds.iter().all(|leaf| leaf.as_ref().is_some_and(|leaf| leaf.get(row).is_some()));
-            keep.iter().enumerate().any(|(row, keep)| *keep && !is_known(row))
-        };
-        if !keep.contains(&true) || !(predicate.needs_stats(time) || (predicate.is_about(time) && unknown_time())) {
+        // The time column's null counts are no reason to open a stats file; a part of one file has them at hand.
+        let single = self.open.as_ref().is_some_and(|open| index.manifest.parts.is_single(open.part));
+        if !keep.contains(&true) || !(predicate.needs_stats(time) || (single && predicate.is_about(time))) {
             return Ok(());
         }
         let stats = self.stats(scene)?;

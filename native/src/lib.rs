@@ -26,3 +26,5 @@ pub mod scan;
 pub mod schema;
 pub mod store;
 pub mod values;
+#[cfg(test)]
+mod vectors;

@@ -1,13 +1,14 @@
 //! The rows of a listing: one Arrow schema, whatever they came from.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::builder::{Int32Builder, Int64Builder, MapBuilder, MapFieldNames, StringBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::types::Int64Type;
 use arrow_array::{new_null_array, Array, ArrayRef, Int64Array, MapArray, RecordBatch, StringArray, StructArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value as Json;
 
 use crate::actions::Add;
@@ -93,10 +94,22 @@ fn partition_values(core: &RecordBatch) -> Option<ArrayRef> {
         }
         None => Vec::new(),
     };
-    let (mut keys, mut values) = (StringBuilder::with_capacity(rows * leaves.len(), 0), StringBuilder::with_capacity(rows * leaves.len(), 0));
+    let texts: ArrayRef = match leaves.as_slice() {
+        [(_, leaf)] if leaf.kind == Kind::String => leaf.array.clone(),
+        _ => texts_of(&leaves, rows)?,
+    };
+    let names: StringArray = (0..rows).flat_map(|_| leaves.iter().map(|(name, _)| Some(name))).collect();
+    let entries = StructArray::try_new(map_entries(), vec![Arc::new(names), texts], None).ok()?;
+    let offsets: Vec<i32> = (0..=rows).map(|row| (row * leaves.len()) as i32).collect();
+    let (field, ordered) = map_field();
+    Some(Arc::new(MapArray::try_new(field, OffsetBuffer::new(ScalarBuffer::from(offsets)), entries, None, ordered).ok()?))
+}
+
+/// The values of all leaves, row by row, as texts.
+fn texts_of(leaves: &[(String, Leaf)], rows: usize) -> Option<ArrayRef> {
+    let mut values = StringBuilder::with_capacity(rows * leaves.len(), 0);
     for row in 0..rows {
-        for (name, leaf) in &leaves {
-            keys.append_value(name);
+        for (_, leaf) in leaves {
             match (leaf.get(row), leaf.kind) {
                 (None, _) => values.append_null(),
                 (Some(Val::Bytes(text)), Kind::String) => values.append_value(std::str::from_utf8(&text).ok()?),
@@ -106,10 +119,7 @@ fn partition_values(core: &RecordBatch) -> Option<ArrayRef> {
             }
         }
     }
-    let entries = StructArray::try_new(map_entries(), vec![Arc::new(keys.finish()), Arc::new(values.finish())], None).ok()?;
-    let offsets: Vec<i32> = (0..=rows).map(|row| (row * leaves.len()) as i32).collect();
-    let (field, ordered) = map_field();
-    Some(Arc::new(MapArray::try_new(field, OffsetBuffer::new(ScalarBuffer::from(offsets)), entries, None, ordered).ok()?))
+    Some(Arc::new(values.finish()))
 }
 
 fn map_field() -> (Arc<Field>, bool) {
@@ -133,11 +143,6 @@ fn deletion_vectors(core: &RecordBatch) -> Option<ArrayRef> {
         })
         .collect();
     Some(Arc::new(StructArray::try_new(dv_fields(), columns?, Some(valid)).ok()?))
-}
-
-/// The deletion vector of a row of a core file.
-pub fn vector_at(core: &RecordBatch, row: usize) -> Option<DeletionVector> {
-    vector_of(core.column_by_name("dv")?.as_struct_opt()?, row)
 }
 
 pub fn vector_of(vectors: &StructArray, row: usize) -> Option<DeletionVector> {
@@ -180,8 +185,36 @@ pub fn from_adds(adds: &[&Add], schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 fn records_of(add: &Add) -> Option<i64> {
-    let stats: Json = serde_json::from_str(add.stats.as_deref()?).ok()?;
-    count_from_json(stats.get("numRecords"))
+    let typed = add.typed.as_ref().and_then(|typed| typed.count("numRecords", &[]));
+    typed.or_else(|| count_from_json(serde_json::from_str::<Records>(add.stats.as_deref()?).ok()?.0.as_ref()))
+}
+
+/// `numRecords` of the stats, and nothing else of them: bounds are many, and would all be kept.
+struct Records(Option<Json>);
+
+impl<'de> Deserialize<'de> for Records {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Records, D::Error> {
+        deserializer.deserialize_map(Records(None))
+    }
+}
+
+impl<'de> Visitor<'de> for Records {
+    type Value = Records;
+
+    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> std::result::Result<Records, M::Error> {
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            if name == "numRecords" {
+                self.0 = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(self)
+    }
 }
 
 fn maps_of(adds: &[&Add]) -> ArrayRef {
@@ -212,9 +245,4 @@ fn vectors_of(adds: &[&Add]) -> ArrayRef {
     let columns: Vec<ArrayRef> =
         vec![Arc::new(kinds.finish()), Arc::new(paths.finish()), Arc::new(offsets.finish()), Arc::new(sizes.finish()), Arc::new(counts.finish())];
     Arc::new(StructArray::new(dv_fields(), columns, Some(valid)))
-}
-
-pub fn number_at(batch: &RecordBatch, name: &str, row: usize) -> Option<i64> {
-    let column = batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
-    column.is_valid(row).then(|| column.value(row))
 }

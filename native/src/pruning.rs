@@ -1,7 +1,6 @@
 //! What is known of the columns of a predicate in a part, a row group, a row of an index or an action of the log.
 
 use std::cell::{Cell, OnceCell};
-use std::collections::BTreeMap;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, MapArray, RecordBatch};
@@ -68,25 +67,14 @@ impl Predicate {
     pub fn needs_stats(&self, time_column: &[String]) -> bool {
         let mut used = Vec::new();
         columns_of(&self.expr, &mut used);
-        used.iter().any(|&at| {
-            let column = &self.columns[at];
-            !column.is_partition && (column.physical != time_column || asks_for_nulls(&self.expr, at))
-        })
+        used.iter().any(|&at| !self.columns[at].is_partition && self.columns[at].physical != time_column)
     }
 
-    /// Whether the predicate is about the time column. Where its bounds are null, the stats file may tell why.
+    /// Whether the predicate is about the time column, whose bounds are in the core file.
     pub fn is_about(&self, time_column: &[String]) -> bool {
         let mut used = Vec::new();
         columns_of(&self.expr, &mut used);
         used.iter().any(|&at| self.columns[at].physical == time_column)
-    }}
-
-fn asks_for_nulls(expr: &Expr, column: usize) -> bool {
-    match expr {
-        Expr::IsNull(at) => *at == column,
-        Expr::Not(term) => asks_for_nulls(term, column),
-        Expr::And(terms) | Expr::Or(terms) => terms.iter().any(|term| asks_for_nulls(term, column)),
-        _ => false,
     }
 }
 
@@ -377,20 +365,19 @@ impl RowFacts<'_> {
 /// An `add`, and its stats once something asks for them: most files are left out by their partition.
 pub struct AddFacts<'a> {
     predicate: &'a Predicate,
-    values: &'a Option<BTreeMap<String, Option<String>>>,
-    text: Option<&'a str>,
+    add: &'a Add,
     stats: OnceCell<Option<Json>>,
 }
 
 impl<'a> AddFacts<'a> {
     pub fn may_match(predicate: &'a Predicate, add: &'a Add) -> bool {
-        let facts = AddFacts { predicate, values: &add.partition_values, text: add.stats.as_deref(), stats: OnceCell::new() };
+        let facts = AddFacts { predicate, add, stats: OnceCell::new() };
         let with_buckets = predicate.follows.is_some() && !predicate.buckets.iter().any(|bound| facts.contradicts(bound));
         predicate.may(&facts, with_buckets)
     }
 
     fn stats(&self) -> Option<&Json> {
-        self.stats.get_or_init(|| serde_json::from_str::<Json>(self.text?).ok().filter(Json::is_object)).as_ref()
+        self.stats.get_or_init(|| serde_json::from_str::<Json>(self.add.stats.as_deref()?).ok().filter(Json::is_object)).as_ref()
     }
 
     fn in_stats(&self, top: &str, path: &[String]) -> Option<&Json> {
@@ -398,13 +385,28 @@ impl<'a> AddFacts<'a> {
     }
 
     fn text(&self, column: &Column) -> Option<&'a str> {
-        self.values.as_ref()?.get(&column.physical[0])?.as_deref()
+        self.add.partition_values.as_ref()?.get(&column.physical[0])?.as_deref()
+    }
+
+    /// A bound that is not widened: typed where there is one, else from the text.
+    fn bound(&self, column: &Column, kind: Kind, side: Side) -> Option<Val<'_>> {
+        let top = match side {
+            Side::Min => "minValues",
+            Side::Max => "maxValues",
+        };
+        let typed = self.add.typed.as_ref().and_then(|typed| typed.bound(top, &column.physical, kind, side));
+        typed.or_else(|| self.in_stats(top, &column.physical).and_then(|json| bound_from_json(json, kind, side)))
+    }
+
+    fn count(&self, top: &str, path: &[String]) -> Option<i64> {
+        let typed = self.add.typed.as_ref().and_then(|typed| typed.count(top, path));
+        typed.or_else(|| count_from_json(self.in_stats(top, path)))
     }
 
     fn contradicts(&self, bound: &BoundBucket) -> bool {
         let time = &self.predicate.columns[bound.time];
         let kind = time.kind.unwrap_or(Kind::Timestamp);
-        let moment = |top, side| match self.in_stats(top, &time.physical).and_then(|json| bound_from_json(json, kind, side)) {
+        let moment = |side| match self.bound(time, kind, side) {
             Some(Val::Int(moment)) => Some(moment),
             _ => None,
         };
@@ -420,8 +422,8 @@ impl<'a> AddFacts<'a> {
                 }
             })
             .collect();
-        let nulls = count_from_json(self.in_stats("nullCount", &time.physical));
-        bound.bucket.is_contradicted(&values, moment("minValues", Side::Min), moment("maxValues", Side::Max), nulls)
+        let nulls = self.count("nullCount", &time.physical);
+        bound.bucket.is_contradicted(&values, moment(Side::Min), moment(Side::Max), nulls)
     }
 }
 
@@ -431,12 +433,11 @@ impl Source for AddFacts<'_> {
         if column.is_partition {
             return column.kind.map_or_else(Facts::default, |kind| partition_facts(partition_value(self.text(column), kind)));
         }
-        let rows = count_from_json(self.stats().and_then(|stats| stats.get("numRecords")));
+        let rows = self.count("numRecords", &[]);
         let Some(kind) = column.kind else {
             return Facts { rows, ..Facts::default() };
         };
-        let bound = |top, side| self.in_stats(top, &column.physical).and_then(|json| bound_from_json(json, kind, side));
-        let nulls = count_from_json(self.in_stats("nullCount", &column.physical));
-        data_facts(column, bound("minValues", Side::Min), bound("maxValues", Side::Max), nulls, rows)
+        let nulls = self.count("nullCount", &column.physical);
+        data_facts(column, self.bound(column, kind, Side::Min), self.bound(column, kind, Side::Max), nulls, rows)
     }
 }

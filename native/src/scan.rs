@@ -228,9 +228,14 @@ impl Scan {
     fn source_of_base(&self) -> Result<Source> {
         Ok(match &self.base {
             Base::Index(index) => Source::Index(Box::new(IndexScan::new(index.clone(), self.predicate.as_ref(), self.manner))),
-            Base::Checkpoint(_, files) => Source::Checkpoint(Adds::new(files, &checkpoint::state(&self.store, files)?)?),
+            Base::Checkpoint(_, files) => Source::Checkpoint(Adds::new(files, &checkpoint::state(&self.store, files)?, self.columns_with_bounds())),
             Base::Nothing => Source::Nothing,
         })
+    }
+
+    fn columns_with_bounds(&self) -> Vec<Vec<String>> {
+        let columns = self.predicate.iter().flat_map(|predicate| &predicate.columns);
+        columns.filter(|column| !column.is_partition).map(|column| column.physical.clone()).collect()
     }
 
     /// The next files; None at the end, or where the limit is reached.

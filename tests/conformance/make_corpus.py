@@ -681,6 +681,18 @@ def replaced_table(t: Making) -> None:
 
 
 @table
+def broken_below(t: Making) -> None:
+    """A commit below the newest metaData was damaged after the index was built. The commit file was copied, so the
+    table's id binds the index, and that is known without the damaged commit.
+    """
+    t.commit(*map(numbered, range(3))).commit(numbered(3))
+    t.log.metadata({"x": "long", "y": "string"})
+    t.commit(remove("f0.parquet"), numbered(4)).commit(numbered(5)).index().commit(numbered(6), remove("f1.parquet"))
+    t.case("newest", base=3).case("version of the index", version=3, base=3)
+    (t.log.log / f"{1:020}.json").write_text('{"add":{"path":\n')
+
+
+@table
 def stale_hint(t: Making) -> None:
     """The hint names an older index than the newest. Either may be used."""
     t.commit(*map(numbered, range(4))).index().commit(numbered(4), remove("f0.parquet")).index()

@@ -123,7 +123,10 @@ class Log:
     def table_id(self, version: int) -> Any:
         starts = [start for start in (-1, *self.checkpoints) if set(range(start + 1, version + 1)) <= set(self.commits)]
         start = max(start for start in starts if start <= version)  # ValueError if there is none
-        return (dict(self.checkpoint(start)) | self.replay(start, version)[2])["metaData"]["id"]
+        for commit in range(version, start, -1):
+            if found := [body for kind, body in actions_of(self.commits[commit]) if kind == "metaData"]:
+                return found[-1]["id"]
+        return dict(self.checkpoint(start))["metaData"]["id"]
 
 
 class Index:

@@ -33,6 +33,16 @@ def s3() -> Iterator[servers.ObjectServer]:
         yield server
 
 
+@pytest.fixture
+def guarded_s3(s3: servers.ObjectServer) -> Iterator[servers.ObjectServer]:
+    """The S3 server, which asks for a known key while the test runs."""
+    servers.guard_s3(s3, guarded=True)
+    try:
+        yield s3
+    finally:
+        servers.guard_s3(s3, guarded=False)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A real delta-spark session."""

@@ -183,6 +183,14 @@ def s3_server(bucket: str = "lake") -> Iterator[ObjectServer]:
         yield ObjectServer(f"s3://{bucket}", endpoint, options)
 
 
+def guard_s3(server: ObjectServer, guarded: bool) -> None:
+    """Make moto check who asks, or take every key."""
+    headers = {"Content-Type": "application/octet-stream"}
+    body = b"0" if guarded else b"inf"
+    switch = urllib.request.Request(f"{server.endpoint}/moto-api/reset-auth", body, headers, method="POST")
+    urllib.request.urlopen(switch).close()
+
+
 def create_azure_container(endpoint: str, container: str) -> None:
     """One signed request: obstore makes objects, not containers."""
     import hashlib

@@ -83,9 +83,7 @@ def test_go(table: Path, shelf: Path, tmp_path: Path) -> None:
     like_the_command([program], table, shelf)
 
 
-@pytest.mark.skipif(
-    not (shutil.which("mono") and shutil.which("mcs")), reason="there is no Mono (mono-runtime, mono-mcs)"
-)
+@pytest.mark.skipif(not (shutil.which("mono") and shutil.which("mcs")), reason="Mono is missing; run: make setup-mono")
 def test_c_sharp(table: Path, shelf: Path, tmp_path: Path) -> None:
     program = tmp_path / "list.exe"
     built(["mcs", f"-out:{program}", EXAMPLES / "csharp" / "DeltaFiles.cs"])

@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 import re
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -172,6 +173,30 @@ def test_a_callback_may_stop_and_may_call_back_in(table: Path) -> None:
     assert inner == [FILES + 1] * 2
 
 
+def test_a_callback_that_stalls_holds_up_nobody_else(table: Path) -> None:
+    waits, goes_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def stall(file: dict[str, Any]) -> bool:
+        seen.append(file["path"])
+        waits.set()
+        return goes_on.wait(30)
+
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(lazily(table, None, stall)))
+    thread.start()
+    try:
+        assert waits.wait(30)
+        for _ in range(20):
+            assert len(library.files(table)) == FILES + 1
+        assert len(seen) == 1, "nothing was given while the callback had not returned"
+    finally:
+        goes_on.set()
+        thread.join()
+    assert codes == [OK]
+    assert len(set(seen)) == FILES + 1
+
+
 def test_a_scan_gives_its_files_one_by_one(table: Path) -> None:
     with library.opened(table) as scan:
         assert next(scan)["path"].startswith("day=")
@@ -220,6 +245,32 @@ def test_many_calls_leave_nothing_behind(table: Path) -> None:
     many()
     assert process.num_fds() == descriptors
     assert process.memory_info().rss - memory < 4 << 20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("valgrind"), reason="there is no valgrind")
+@pytest.mark.skipif(not shutil.which("cc"), reason="there is no C compiler")
+def test_under_a_memory_checker(table: Path, tmp_path: Path) -> None:
+    (tmp_path / "libdelta_sidecar.so").symlink_to(library.library_path().resolve())
+    source, program = Path(__file__).with_name("exercise.c"), tmp_path / "exercise"
+    flags = [
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-g",
+        "-I",
+        library.ROOT / "native",
+        "-L",
+        tmp_path,
+        f"-Wl,-rpath,{tmp_path}",
+    ]
+    subprocess.run(["cc", *flags, source, "-ldelta_sidecar", "-o", program], check=True)
+    checks = ["--error-exitcode=99", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible"]
+    checks += ["--errors-for-leak-kinds=definite,indirect,possible", "--track-fds=yes"]
+    done = subprocess.run(["valgrind", *checks, program, table], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "ERROR SUMMARY: 0 errors" in done.stderr
+    assert done.stdout.startswith(native().delta_version().decode())
 
 
 def test_the_header_says_what_the_library_has(table: Path) -> None:

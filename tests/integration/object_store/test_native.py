@@ -3,9 +3,11 @@ that throttle and connections that are cut."""
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.costs.hourly import bucket, hourly, indexed, moment, paths
 from tests.integration.object_store.proxy import Cut, Throttle, proxied
 from tests.integration.servers import ObjectServer
 from tests.native import library
-from tests.native.library import CREDENTIALS, NO_INDEX, NO_TABLE, NativeError
+from tests.native.library import CREDENTIALS, NO_INDEX, NO_TABLE, OK, NativeError
 
 pytestmark = library.needed()
 
@@ -100,6 +102,27 @@ class NativeContract:
             assert {file["path"] for file in found} == paths(*range(13))
             assert not proxy.faults
 
+    def test_a_callback_that_stalls_until_the_connection_is_gone(
+        self, server: ObjectServer, store: CountingStore
+    ) -> None:
+        with proxied(server) as (slow, proxy):
+            seen: list[str] = []
+
+            def stall(file: dict[str, Any]) -> bool:
+                if not seen:
+                    time.sleep(0.5)
+                    proxy.faults += [Cut(0)]
+                seen.append(file["path"])
+                return True
+
+            storage = {**slow.storage_options, "backoff_config.init_backoff": "0.01"}
+            options = {"storage_options": storage, "memory_budget": 1}
+            uri = store.root_uri.replace(server.base_uri, slow.base_uri)
+            assert library.lazily(uri, options, stall) == OK
+            assert set(seen) == paths(*range(13))
+            assert len(seen) == len(set(seen))
+            assert not proxy.faults
+
 
 class TestAzurite(NativeContract):
     @pytest.fixture
@@ -119,3 +142,11 @@ class TestS3(NativeContract):
     @pytest.fixture
     def server(self, s3: ObjectServer) -> ObjectServer:
         return s3
+
+    def test_a_wrong_key(self, store: CountingStore, guarded_s3: ObjectServer) -> None:
+        secret = "wrong-secret-of-nobody"
+        options = {**guarded_s3.storage_options, "aws_secret_access_key": secret}
+        with pytest.raises(NativeError) as raised:
+            library.files(store.root_uri, storage_options=options)
+        assert raised.value.code == CREDENTIALS
+        assert secret not in raised.value.message

@@ -1,12 +1,12 @@
 //! The vectors of `docs/spec/vectors`, each by the module that has the rule.
 
-use delta_sidecar::buckets::{Bucket, Form, Grain};
-use delta_sidecar::expression::{may_match, Facts, Source};
-use delta_sidecar::keys::{DeletionVector, KeyMaker};
-use delta_sidecar::manifest;
-use delta_sidecar::predicate::{bind, parse};
-use delta_sidecar::schema::{Column, Metadata, Protocol, Schema};
-use delta_sidecar::values::{bound_from_json, key_value, partition_value, widened, Kind, Partition, Side, Val};
+use crate::buckets::{Bucket, Form, Grain};
+use crate::expression::{may_match, Facts, Source};
+use crate::keys::{DeletionVector, KeyMaker};
+use crate::manifest;
+use crate::predicate::{bind, parse};
+use crate::schema::{Column, Metadata, Protocol, Schema};
+use crate::values::{bound_from_json, key_value, partition_value, widened, Kind, Partition, Side, Val};
 use serde_json::{json, Value as Json};
 
 fn document(name: &str) -> Json {
@@ -59,7 +59,7 @@ fn canonical_paths() {
 }
 
 fn maker(table: &str) -> KeyMaker {
-    match delta_sidecar::keys::split(table) {
+    match crate::keys::split(table) {
         Some((scheme, authority, _)) => KeyMaker::new(scheme, authority),
         None => KeyMaker::new("file", ""),
     }
