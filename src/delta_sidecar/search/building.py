@@ -114,7 +114,7 @@ def build_splits(
     """Index rows into splits, and add these to a search table in one commit. A table that is not there is created.
 
     Args:
-        source: Arrow rows, a Spark DataFrame, or the location of a Delta table or of Parquet, JSON or CSV files.
+        source: Arrow rows, a Spark DataFrame, or the location of a Delta table or of Parquet files.
         table: The location of the search table.
         text: Columns of texts to search in. This and the other choices of columns are made when the table is created;
             later they can be left out, and must not differ.
