@@ -34,8 +34,6 @@ from delta_sidecar.search import (  # noqa: E402
     build_splits,
     create_table,
     overwrite,
-    scored_hits,
-    searching,
 )
 from delta_sidecar.search.analyzers import Analyzer  # noqa: E402
 from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit  # noqa: E402
@@ -517,13 +515,11 @@ def test_a_stream_asks_each_split_once(tmp_path: Path, cache: SplitCache, monkey
     root = tmp_path / "logs"
     make_table(root)
     table = SearchTable(root)
-    monkeypatch.setattr(searching, "MOST_HITS", 30)
-    monkeypatch.setattr(scored_hits, "_PART", 7)
-    monkeypatch.setattr(searching, "_EXPLAINED", 0)
     asked: list[dict[str, Any]] = []
     ask_engine = SearchedSplit.ask
     monkeypatch.setattr(SearchedSplit, "ask", lambda self, **how: asked.append(how) or ask_engine(self, **how))
-    batches = list(table.search("*", limit=None, columns=["id"], cache=cache).to_reader())
+    run = SearchRun(PreparedSearch(table, "*", None, cache), columns=["id"])
+    batches = list(run.stream(batch_rows=30).to_reader())
     assert [batch.num_rows for batch in batches] == [30, 30, 30, 10] * 5
     assert [one for batch in batches for one in batch["id"].to_pylist()] == list(range(COUNT - 1, -1, -1))
     assert len(asked) == 5

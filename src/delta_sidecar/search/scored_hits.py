@@ -14,8 +14,6 @@ from delta_sidecar.search.split_fields import engine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_PART: Final = 10_000
-"""Hits that are the engine's objects at a time."""
 _DOCUMENT_BITS: Final = 32
 _DOCUMENT: Final = (1 << _DOCUMENT_BITS) - 1
 """The engine's addresses are two numbers of 32 bits, a segment and a document in it."""
@@ -38,15 +36,16 @@ class ScoredHits:
         order = np.argsort(places)
         return cls(places[order], scores[order])
 
-    def in_order(self, searched: SearchedSplit, time: str | None) -> NDArray[np.int64]:
-        """The hits, latest first if there is a field of times, those without a time last; otherwise as they stand."""
+    def in_order(self, searched: SearchedSplit, time: str | None, at_once: int) -> NDArray[np.int64]:
+        """The hits, latest first if there is a field of times, those without a time last; otherwise as they stand.
+        The engine is asked for the times of so many at once."""
         every = np.arange(len(self.places))
         if time is None:
             return every
         moments = np.zeros(len(every), np.int64)
         known = np.zeros(len(every), bool)
-        for first in range(0, len(every), _PART):
-            part = slice(first, first + _PART)
+        for first in range(0, len(every), at_once):
+            part = slice(first, first + at_once)
             values = searched.opened.searcher.fast_field_values(time, self.addresses(every[part]))
             known[part] = [value is not None for value in values]
             moments[part] = [0 if value is None else value for value in values]

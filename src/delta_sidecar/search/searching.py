@@ -401,7 +401,7 @@ class SearchRun:
         """The splits that may hold a hit, in order."""
         return [split.path for split in self._splits]
 
-    def stream(self, only: str | None = None) -> SearchHits:
+    def stream(self, only: str | None = None, batch_rows: int = MOST_HITS) -> SearchHits:
         """Every hit, split by split; of one split, if its path is given.
 
         Raises:
@@ -416,17 +416,17 @@ class SearchRun:
 
         def batches() -> Iterator[pa.RecordBatch]:
             for split in chosen:
-                yield from self._all_of(self._opened(split))
+                yield from self._all_of(self._opened(split), batch_rows)
 
         return self._hits(batches(), None)
 
-    def _all_of(self, searched: SearchedSplit) -> Iterator[pa.RecordBatch]:
+    def _all_of(self, searched: SearchedSplit, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Every hit of a split, latest first. The engine is asked once; the hits wait as numbers."""
         time = self._prepared.time
         scored = ScoredHits.of(searched)
-        ordered = scored.in_order(searched, None if time is None else time.engine_name)
-        for first in range(0, len(ordered), MOST_HITS):
-            chosen = ordered[first : first + MOST_HITS]
+        ordered = scored.in_order(searched, None if time is None else time.engine_name, batch_rows)
+        for first in range(0, len(ordered), batch_rows):
+            chosen = ordered[first : first + batch_rows]
             addresses = scored.addresses(chosen)
             flags = searched.live(addresses)
             scores = scored.scores[chosen].tolist()

@@ -105,12 +105,17 @@ class OpenSplit:
     """The fields of the index, by name: type and options."""
 
     def rows(
-        self, columns: Sequence[StructField], partitions: Sequence[str], split: Split, predicate: Expression | None
+        self,
+        columns: Sequence[StructField],
+        partitions: Sequence[str],
+        split: Split,
+        predicate: Expression | None,
+        batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of the documents for which the predicate is true, some thousand at a time."""
+        """Columns of the documents for which the predicate is true; so many documents are looked at at a time."""
         from delta_sidecar.predicates.evaluation import matching
 
-        for documents in self._documents(predicate):
+        for documents in self._documents(predicate, batch_rows):
             filled = [
                 partition_array(split, column, len(documents))
                 if column.name in partitions
@@ -120,7 +125,7 @@ class OpenSplit:
             batch = pa.RecordBatch.from_arrays(filled, names=[column.name for column in columns])
             yield batch if predicate is None else batch.filter(matching(predicate, batch))
 
-    def _documents(self, predicate: Expression | None) -> Iterator[list[dict[str, list[Any]]]]:
+    def _documents(self, predicate: Expression | None, batch_rows: int) -> Iterator[list[dict[str, list[Any]]]]:
         import tantivy
 
         if not self.searcher.num_docs:
@@ -128,8 +133,8 @@ class OpenSplit:
         query = self._range(predicate) or tantivy.Query.all_query()
         hits = self.search(query, self.searcher.num_docs)
         ordered = sorted((address for _, address in hits), key=lambda a: (a.segment_ord, a.doc))
-        for first in range(0, len(ordered), BATCH_ROWS):
-            yield [self.searcher.doc(address).to_dict() for address in ordered[first : first + BATCH_ROWS]]
+        for first in range(0, len(ordered), batch_rows):
+            yield [self.searcher.doc(address).to_dict() for address in ordered[first : first + batch_rows]]
 
     def _range(self, predicate: Expression | None) -> Any | None:
         """What the engine can leave out by itself: a range of a column of whole numbers. The predicate decides."""
