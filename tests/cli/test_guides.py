@@ -56,6 +56,9 @@ def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_of_a_page_runs(page: Path, here: Path) -> None:
+    for line in "".join(blocks(page, "sh")).splitlines():
+        if line.startswith("sidecar sample "):
+            assert shell(line, here).returncode == 0
     names: dict[str, object] = {}
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)

@@ -63,8 +63,9 @@ def test_counts(root: Path) -> None:
         (["disk AND"], "the query is not understood at character 9"),
         (["nothere:x"], "there is no field 'nothere'"),
         (["disk", "--where", "body = 'x'"], "body is divided into words"),
-        (["disk", "--histogram", "soon"], "the interval 'soon' is none"),
+        (["disk", "--histogram", "soon"], "the interval 'soon' is not understood"),
         (["disk", "--after", "soon"], "search from the start"),
+        (["\udcff"], "the query is not valid Unicode at character 1; give it as UTF-8"),
     ],
 )
 def test_what_is_wrong_is_one_line(root: Path, arguments: list[str], problem: str) -> None:

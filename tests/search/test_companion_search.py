@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
 from delta_sidecar import DeltaTable, PositionError, QueryError, TableNotFoundError, UnknownColumnError  # noqa: E402
-from delta_sidecar.search import CompanionSearch, SearchTable, SplitCache, follow, open_search  # noqa: E402
+from delta_sidecar.search import (  # noqa: E402
+    CompanionSearch,
+    SearchTable,
+    SplitCache,
+    follow,
+    merge_splits,
+    open_search,
+)
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.testing import CountingStore, InStepStore  # noqa: E402
 from delta_sidecar.testing.actions import DeletionVector, RemoveFile, add  # noqa: E402
@@ -262,3 +271,89 @@ def test_the_command_searches_a_delta_table(lines: Lines) -> None:
     assert other.objects == [{"count": len(with_word(lines.rows(), "disk"))}]
     counted = invoke("search", lines.root, "disk", "--count")
     assert "note: the companion is behind" in counted.err
+
+
+def day_and_number(**columns: pa.Array) -> pa.Table:
+    return pa.table({"id": [1, 2, 3], "body": ["disk full"] * 3, **columns})
+
+
+MOMENTS = [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in (0, 5, 23)]
+DAYS = pa.array([date(2026, 1, 1)] * 3)
+TIMES = pa.array(MOMENTS, pa.timestamp("us", "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kinds"),
+    [
+        (pa.array([1, 2, 3]), pa.array(["1", "2", "3"]), "was long when it was indexed and is string now"),
+        (pa.array([1, 2, 3]), pa.array([1.5, 2.5, 3.5]), "was long when it was indexed and is double now"),
+        (pa.array(["a", "b", "c"]), pa.array([1, 2, 3]), "was string when it was indexed and is long now"),
+        (pa.array([True, False, None]), pa.array(["a", "b", "c"]), "was boolean when it was indexed and is string now"),
+        (DAYS, TIMES, "was date when it was indexed and is timestamp now"),
+        (TIMES, DAYS, "was timestamp when it was indexed and is date now"),
+    ],
+)
+def test_a_column_of_another_type_than_when_it_was_indexed_is_refused(
+    tmp_path: Path, before: pa.Array, after: pa.Array, kinds: str
+) -> None:
+    root = tmp_path / "events"
+    write_deltalake(str(root), day_and_number(n=before))
+    follow(root, text=["body"], key=["id"], filters=["n"])
+    write_deltalake(str(root), day_and_number(n=after), mode="overwrite", schema_mode="overwrite")
+    table = CompanionSearch(root)
+    problem = f"the column n {kinds}.*build the companion anew"
+    for query, where in (("n:2026-01-01", None), ("n:*", None), ("*", "n IS NOT NULL"), ("*", "n IS NULL")):
+        with pytest.raises(QueryError, match=problem):
+            table.search(query, where)
+        with pytest.raises(QueryError, match=problem):
+            table.count(query, where)
+    with pytest.raises(QueryError, match=problem):
+        table.top_terms("n")
+    assert table.count("disk") == 0  # the new file is not indexed
+
+
+def test_a_time_column_of_another_type_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "events"
+    write_deltalake(str(root), day_and_number(at=DAYS))
+    follow(root, text=["body"], time_column="at")
+    write_deltalake(str(root), day_and_number(at=TIMES), mode="overwrite", schema_mode="overwrite")
+    table = CompanionSearch(root)
+    for ask in (lambda: table.search("disk"), lambda: table.histogram("1d"), lambda: table.search("disk", limit=None)):
+        with pytest.raises(QueryError, match="the column at was date"):
+            ask()
+    assert table.search("disk", order="best").to_pylist() == []
+
+
+def test_a_wider_number_is_the_same_number(tmp_path: Path) -> None:
+    root = tmp_path / "events"
+    write_deltalake(str(root), day_and_number(n=pa.array([1, 2, 3], pa.int32())))
+    follow(root, text=["body"], filters=["n"])
+    write_deltalake(str(root), day_and_number(n=pa.array([2**40, 1, None])), mode="overwrite", schema_mode="overwrite")
+    follow(root)
+    table = CompanionSearch(root)
+    assert [table.count(f"n:{2**40}"), table.count("*", "n > 5"), table.count("*", "n IS NULL")] == [1, 1, 1]
+
+
+def test_tasks_of_spark_search_what_was_planned(lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the plan and a task, a merge replaces the splits, the table gets rows, and time passes."""
+    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+    from delta_sidecar.search import spark_source
+
+    follow(lines.root, **CHOICE)
+    lines.append()
+    follow(lines.root)
+    wanted = [row["id"] for row in with_word(lines.rows(), "disk")]
+    options = {"path": str(lines.root), "query": "disk", "where": "ts < now()", "columns": "id"}
+    source = spark_source.SearchSource(options)
+    schema = source.schema()
+    for reader in (source.reader(schema), spark_source.SearchSource(options).reader(schema)):
+        parts = reader.partitions()
+        assert len(parts) == 2
+        merge_splits(lines.root / "_search")
+        lines.append()
+        follow(lines.root)
+        monkeypatch.setattr(spark_source.time, "time_ns", lambda: 0)
+        found = [one for part in parts for batch in reader.read(part) for one in batch["id"].to_pylist()]
+        monkeypatch.undo()
+        assert sorted(found) == sorted(wanted)
+        wanted = [row["id"] for row in with_word(lines.rows(), "disk")]

@@ -35,6 +35,9 @@ from delta_sidecar.search import (  # noqa: E402
     create_table,
     overwrite,
 )
+from delta_sidecar.search.analyzers import Analyzer  # noqa: E402
+from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit  # noqa: E402
+from delta_sidecar.search.searching import SearchRun, _Found, _Hit  # noqa: E402
 from delta_sidecar.search.split_fields import FIELDS  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.testing import CountingStore  # noqa: E402
@@ -135,7 +138,7 @@ def test_a_page_of_another_search_is_refused(table: SearchTable, cache: SplitCac
     for query, how in (("disk", {}), ("timeout", {"order": "best"}), ("timeout", {"where": "ok"})):
         with pytest.raises(PositionError, match="another search"):
             table.search(query, after=page, cache=cache, **how)  # type: ignore[arg-type]
-    with pytest.raises(PositionError, match="none that a search gave"):
+    with pytest.raises(PositionError, match="no search gave this page"):
         table.search("timeout", after="!!", cache=cache)
 
 
@@ -473,3 +476,160 @@ def test_a_key_is_looked_up_as_a_term(tmp_path: Path) -> None:
     assert table.search("*", f"id IN (5, {2**63 - 1}, {2**64})").to_table().num_rows == 2
     assert table.count("*", f"id IN ({2**64})") == table.count(f"id:{2**64}") == 0
     assert table.search("id:5", order="best").to_pylist()[0]["score"] == 1.0
+
+
+def test_pages_go_on_with_the_time_of_the_first(table: SearchTable, cache: SplitCache) -> None:
+    found = list(pages(table, "timeout", cache, limit=40, where="ts > now() - INTERVAL 100 YEARS"))
+    assert [one for page in found for one in page] == [row["id"] for row in lines("timeout")]
+
+
+def test_pages_go_on_where_splits_are_listed_in_another_order(
+    tmp_path: Path, cache: SplitCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a checkpoint of another writer."""
+    root = tmp_path / "logs"
+    make_table(root, time=None, filters=["ts"])
+    table = SearchTable(root)
+    first = table.search("*", limit=130, cache=cache)
+    splits = PreparedSearch.splits.func
+    monkeypatch.setattr(PreparedSearch, "splits", property(lambda self: splits(self)[::-1]))
+    found, after = ids(first), first.next_page
+    while after is not None:
+        page = table.search("*", limit=130, after=after, cache=cache)
+        found += ids(page)
+        after = page.next_page
+    assert sorted(found) == list(range(COUNT))
+
+
+def test_a_page_holds_open_the_splits_of_its_hits_only(tmp_path: Path, cache: SplitCache) -> None:
+    root = tmp_path / "logs"
+    make_table(root)
+    searched = PreparedSearch(SearchTable(root), "*", None, cache)
+    found = _Found(3)
+    for number, split in enumerate(searched.splits):
+        found.add(number, searched.open(split), [_Hit((-number,), number, rank, None) for rank in range(4)])
+    assert (found.searched, len(found.hits), list(found.opened)) == (5, 4, [4])
+
+
+def test_a_stream_asks_each_split_once(tmp_path: Path, cache: SplitCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "logs"
+    make_table(root)
+    table = SearchTable(root)
+    asked: list[dict[str, Any]] = []
+    ask_engine = SearchedSplit.ask
+    monkeypatch.setattr(SearchedSplit, "ask", lambda self, **how: asked.append(how) or ask_engine(self, **how))
+    run = SearchRun(PreparedSearch(table, "*", None, cache), columns=["id"])
+    batches = list(run.stream(batch_rows=30).to_reader())
+    assert [batch.num_rows for batch in batches] == [30, 30, 30, 10] * 5
+    assert [one for batch in batches for one in batch["id"].to_pylist()] == list(range(COUNT - 1, -1, -1))
+    assert len(asked) == 5
+
+
+def test_scores_of_a_stream_are_those_of_a_page(tmp_path: Path, cache: SplitCache) -> None:
+    root = tmp_path / "logs"
+    fields = SplitFields.choose(COLUMNS, **CHOICE)
+    create_table(root, table_schema(COLUMNS).to_json(), ["region"], configuration={FIELDS: fields.to_json()})
+    rows = log_lines(60).to_pylist()
+    for number in range(0, 60, 7):
+        rows[number]["ts"] = None if number % 2 else rows[3]["ts"]
+    append(root, [write(root, fields, pa.Table.from_pylist(rows, SCHEMA), "eu")])
+    table = SearchTable(root)
+    stream = table.search("disk OR full OR lost", limit=None, cache=cache).to_table()
+    page = table.search("disk OR full OR lost", limit=100, cache=cache).to_table()
+    assert stream["id"].to_pylist() == page["id"].to_pylist()
+    assert stream["score"].to_pylist() == pytest.approx(page["score"].to_pylist(), rel=1e-5)
+
+
+def test_a_stream_of_a_split_that_is_not_there_is_refused(table: SearchTable, cache: SplitCache) -> None:
+    run = SearchRun(PreparedSearch(table, "disk", None, cache))
+    with pytest.raises(PositionError, match=r"version 5 of .* has no split gone\.split"):
+        run.stream("gone.split")
+
+
+@pytest.mark.parametrize(
+    ("how", "problem"),
+    [
+        ({"limit": 1.5}, "limit=1.5"),
+        ({"limit": "3"}, "limit='3'"),
+        ({"limit": True}, "limit=True"),
+        ({"columns": ["body", "id", "BODY"]}, "the column body is wanted twice"),
+        ({"columns": "body"}, "give a list of names"),
+        ({"highlight": ("a",)}, "give True, or two texts"),
+        ({"highlight": "x"}, "give True, or two texts"),
+        ({"highlight": (1, 2)}, "give True, or two texts"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused(table: SearchTable, how: dict[str, Any], problem: str) -> None:
+    with pytest.raises(OptionError, match=problem):
+        table.search("disk", **how)
+
+
+def test_texts_that_are_not_unicode_are_refused(table: SearchTable) -> None:
+    with pytest.raises(QueryError, match="the query is not valid Unicode at character 6"):
+        table.search("disk \ud800")
+    with pytest.raises(PredicateError, match="the predicate is not valid Unicode"):
+        table.search("disk", "host = '\ud800'")
+    with pytest.raises(QueryError, match="is not valid Unicode"):
+        table.search("disk", [("host", "=", "\ud800")])
+    with pytest.raises(OptionError, match="limit='3'"):
+        table.top_terms("host", limit="3")  # type: ignore[arg-type]
+
+
+def test_a_regular_expression_is_marked_in_linear_time(tmp_path: Path, cache: SplitCache) -> None:
+    root = tmp_path / "logs"
+    words = ["a" * 60, "a" * 60 + "b", "disk", "Länge7"]
+    build_splits(pa.table({"body": [" ".join(words)]}), root, text=["body"], stored=["body"])
+    table = SearchTable(root)
+
+    def marked(query: str) -> str:
+        return str(table.search(query, highlight=("<", ">"), cache=cache).to_pylist()[0]["highlight"]["body"])
+
+    assert marked("disk /(a+)+b/") == f"{words[0]} <{words[1]}> <disk> Länge7"
+    assert marked("disk *a*a*a*a*a*a*a*a*a*b") == f"{words[0]} <{words[1]}> <disk> Länge7"
+    assert marked("/l.nge[0-9]/") == f"{words[0]} {words[1]} disk <Länge7>"
+    assert marked("l?nge*") == f"{words[0]} {words[1]} disk <Länge7>"
+
+
+def test_weeks_begin_on_monday(tmp_path: Path, cache: SplitCache) -> None:
+    moments = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (4, 5, 11, 12, 20)]
+    for kind, to in ((pa.timestamp("us", "UTC"), lambda at: at), (pa.date32(), lambda at: at.date())):
+        root = tmp_path / str(kind)
+        build_splits(
+            pa.table({"ts": pa.array([to(at) for at in moments], kind), "body": ["x"] * 5}),
+            root,
+            text=["body"],
+            time="ts",
+        )
+        table = SearchTable(root)
+        weeks = table.histogram("1w", cache=cache).to_pylist()
+        assert [(row["ts"].isoformat()[:10], row["count"]) for row in weeks] == [
+            ("2025-12-29", 1),
+            ("2026-01-05", 2),
+            ("2026-01-12", 1),
+            ("2026-01-19", 1),
+        ]
+        assert sum(row["count"] for row in table.histogram("2w", cache=cache).to_pylist()) == 5
+        found = {
+            query: table.count(query, cache=cache) for query in ("ts:2026", "ts:2026-01", "ts:2025-12", "ts:2026-01-05")
+        }
+        assert found == {"ts:2026": 5, "ts:2026-01": 5, "ts:2025-12": 0, "ts:2026-01-05": 1}
+        ranges = {"ts:>2026-01": 0, "ts:<2026": 0, "ts:>=2026-01": 5, "ts:[* TO 2026-01]": 5, "ts:{2025 TO 2027}": 5}
+        assert {query: table.count(query, cache=cache) for query in ranges} == ranges
+        with pytest.raises(QueryError, match="2026-13"):
+            table.count("ts:2026-13", cache=cache)
+
+
+def test_values_that_are_too_long_for_the_index_are_refused(table: SearchTable) -> None:
+    long = "x" * 65_531
+    for where in (f"host = '{long}'", f"host <> '{long}'", f"host IN ('a', '{long}')", f"host LIKE '{long}%'"):
+        with pytest.raises(QueryError, match=r"for host has 65,53\d bytes; values of up to 65,530 are indexed"):
+            table.search("*", where)
+    assert table.count("*", f"host = '{long[:-1]}'") == 0
+
+
+def test_each_word_is_divided_once(table: SearchTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    divided: list[str] = []
+    divide = Analyzer._divided
+    monkeypatch.setattr(Analyzer, "_divided", lambda self, text, how: divided.append(text) or divide(self, text, how))
+    PreparedSearch(table, " OR ".join(f"w{number}" for number in range(100)))
+    assert len(divided) == 100

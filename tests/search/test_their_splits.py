@@ -17,6 +17,7 @@ from delta_sidecar import (  # noqa: E402
     UnsupportedFeatureError,
     UnsupportedTypeError,
 )
+from delta_sidecar.predicates.binding import bind_predicate  # noqa: E402
 from delta_sidecar.search import SearchTable, Split, append, create_table, their_rows  # noqa: E402
 from delta_sidecar.search.split_file import read_split_list  # noqa: E402
 from delta_sidecar.search.their_splits import open_split  # noqa: E402
@@ -73,6 +74,16 @@ def test_documents_are_rows_with_their_partition_values(made: Path) -> None:
     found = rows(made)
     assert found[0] == {"id": 0, "text": "line 0", "score": None, "region": "eu"}
     assert [row["id"] for row in found] == list(range(10))
+
+
+def test_documents_are_read_some_at_a_time(made: Path) -> None:
+    table = SearchTable(made)
+    columns = table.schema().resolve(["id"])
+    predicate = bind_predicate("id > 3", table.schema(), ["region"])
+    (split,) = table.splits()
+    with open_split(table.store, split.path, split) as opened:
+        batches = list(opened.rows(columns, ["region"], split, predicate, batch_rows=4))
+    assert [batch["id"].to_pylist() for batch in batches] == [[4, 5, 6, 7], [8, 9]]
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ T = TypeVar("T")
 MOST_BUCKETS: Final = 65_000
 """What the engine counts at once."""
 _HELPERS: Final = 3
+_MONDAY: Final = 4
+"""The first Monday, in days since 1970-01-01."""
 _INTERVAL: Final = re.compile(r"(\d{1,6})\s*(ms|s|m|h|d|w)", re.ASCII)
 _MICROS: Final = {
     "ms": 1000,
@@ -54,20 +56,21 @@ def _count(searched: SearchedSplit) -> int:
 def histogram(prepared: PreparedSearch, interval: str) -> pa.Table:
     """How many rows fall into each span of time, in order; spans without any are left out.
 
-    Spans begin at 1970-01-01 UTC, so those of a week begin on a Thursday.
+    Spans are counted from 1970-01-01 UTC, those of weeks from the Monday after it.
     """
     time = prepared.time
     if time is None:
         raise QueryError("a histogram needs a time column, and these splits have none; build them with one")
-    width = _width(interval, time)
-    how = {"spans": {"histogram": {"field": time.engine_name, "interval": width, "min_doc_count": 1}}}
+    width, first = _spans(interval, time)
+    spans = {"field": time.engine_name, "interval": width, "offset": first, "min_doc_count": 1}
+    how = {"spans": {"histogram": spans}}
 
     def of_split(searched: SearchedSplit) -> Counter[int]:
         buckets = searched.aggregate(how)["spans"]["buckets"]
         found = Counter({int(bucket["key"]): int(bucket["doc_count"]) for bucket in buckets})
         dead = searched.dead()
         times = searched.opened.searcher.fast_field_values(time.engine_name, dead) if dead else []
-        found.subtract(moment // width * width for moment in times if moment is not None)
+        found.subtract((moment - first) // width * width + first for moment in times if moment is not None)
         return found
 
     counts: Counter[int] = Counter()
@@ -83,23 +86,25 @@ def _counted(name: str, values: pa.Array, numbers: Sequence[int]) -> pa.Table:
     return pa.Table.from_arrays([values, arrays.int64s(numbers)], names=[name, "count"])
 
 
-def _width(interval: str, time: SplitField) -> int:
-    found = _INTERVAL.fullmatch(interval.strip())
+def _spans(interval: str, time: SplitField) -> tuple[int, int]:
+    """The length of spans and the begin of one, in the unit of the column."""
+    found = _INTERVAL.fullmatch(str(interval).strip())
     if found is None or int(found[1]) == 0:
-        raise OptionError(f"the interval {interval!r} is none; write 30s, 15m, 1h, 1d or 1w")
+        raise OptionError(f"the interval {interval!r} is not understood; write 30s, 15m, 1h, 1d or 1w")
     micros = int(found[1]) * _MICROS[found[2]]
+    first = _MONDAY * _MICROS["d"] if found[2] == "w" else 0
     if time.kind != DATE:
-        return micros
+        return micros, first
     days, rest = divmod(micros, _MICROS["d"])
     if rest:
         raise OptionError(f"{time.name} has days, so the interval {interval!r} must be of whole days")
-    return days
+    return days, first // _MICROS["d"]
 
 
 def top_terms(prepared: PreparedSearch, column: str, limit: int) -> pa.Table:
     """The most frequent values of a column among the hits, or words of a text, with how many rows have each."""
-    if limit < 1:
-        raise OptionError(f"limit={limit}: give 1 or more")
+    if type(limit) is not int or limit < 1:
+        raise OptionError(f"limit={limit!r}: give 1 or more")
     field = prepared.fields.find(column)
     if field is None:
         known = [one.name for one in prepared.fields.fields] + list(prepared.fields.partitions)

@@ -114,6 +114,12 @@ class Analyzer:
         """
         return [word for word in self._divided(text, False) if len(word.text.encode()) <= self.most_bytes]
 
+    def division(self, text: str) -> tuple[list[Word], list[str]]:
+        """The words of a text that are indexed, and those that are too long for it."""
+        divided = self._divided(text, False)
+        words = [word for word in divided if len(word.text.encode()) <= self.most_bytes]
+        return words, [word.text for word in divided if len(word.text.encode()) > self.most_bytes]
+
     def long_words(self, text: str) -> list[str]:
         """The words of a text that are too long to be indexed."""
         return [word.text for word in self._divided(text, False) if len(word.text.encode()) > self.most_bytes]

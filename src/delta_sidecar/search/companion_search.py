@@ -139,11 +139,25 @@ class CompanionSearch:
             return self
         return CompanionSearch(self._companion.table.table_uri, self._given[0], version, storage_options=self._given[1])
 
+    @property
+    def search_version(self) -> int:
+        """The version of the search table."""
+        return self._table.version
+
     def prepared(
-        self, query: str | Query, where: str | Filters | None = None, cache: SplitCache | None = None
+        self,
+        query: str | Query,
+        where: str | Filters | None = None,
+        cache: SplitCache | None = None,
+        *,
+        search_version: int | None = None,
+        now: int | None = None,
     ) -> PreparedSearch:
-        """The search before it is run, for the rest of this package."""
-        return PreparedSearch(self._table, query, where, cache, self._rows)
+        """The search before it is run, for the rest of this package; at another version of the search table, if one
+        is given."""
+        is_here = search_version in (None, self._table.version)
+        table = self._table if is_here else SearchTable(self._table.store, search_version)
+        return PreparedSearch(table, query, where, cache, self._rows, now)
 
     def count(
         self, query: str | Query = "*", where: str | Filters | None = None, *, cache: SplitCache | None = None

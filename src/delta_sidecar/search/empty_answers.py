@@ -9,7 +9,7 @@ from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit
 from delta_sidecar.search.query import Phrase, Word, leaves
 from delta_sidecar.search.query_engine import ask, engine_query
 from delta_sidecar.search.split_fields import KEYWORD, SplitField
-from delta_sidecar.search.where_binding import quoted
+from delta_sidecar.search.where_binding import escaped
 
 
 def case_notes(prepared: PreparedSearch, searched: SearchedSplit) -> list[str]:
@@ -24,7 +24,7 @@ def case_notes(prepared: PreparedSearch, searched: SearchedSplit) -> list[str]:
         for field, text in _values(prepared)
         if text.lower() != text.upper()
         and not _has(searched, Lookup(field.engine_name, (text,)))
-        and _has(searched, Matching(field.engine_name, f"(?i){quoted(text)}"))
+        and _has(searched, Matching(field.engine_name, f"(?i){escaped(text)}"))
     ]
 
 

@@ -1,24 +1,31 @@
 """Which words of a text a query found, and the text with marks around them.
 
 The words are those of the analyzer, with their places in the text. Only what a query wants is marked: what it
-excludes is not there.
+excludes is not there. Patterns run in RE2, because its time grows with the text, whatever the pattern is, as the
+engine's does; a regular expression of the engine that RE2 does not understand is not marked.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from delta_sidecar import arrays
 from delta_sidecar.search.analyzers import Analyzer
 from delta_sidecar.search.analyzers import Word as Token
 from delta_sidecar.search.query import ANY, Fuzzy, Leaf, Pattern, Phrase, Query, Regex, Wild, Word, leaves
 from delta_sidecar.search.query_binding import QueryFields, analyzer_of
 from delta_sidecar.search.split_fields import KEYWORD, TEXT, SplitField
+from delta_sidecar.search.where_binding import escaped
 
 Span: TypeAlias = tuple[int, int]
 Finder: TypeAlias = Callable[[Sequence[Token]], Iterator[Span]]
+Test: TypeAlias = Callable[[Sequence[str]], Sequence[bool]]
+"""Which of the words are wanted."""
 
 WIDTH: Final = 200
 """Characters of a text that are shown, about."""
@@ -89,13 +96,9 @@ def _finder(leaf: Leaf, made: Analyzer) -> Finder | None:
             return _pattern(parts, made)
         case Fuzzy(_, text, distance):
             piece = made.piece(text)
-            return None if piece is None else _sequence([lambda word: is_near(piece, word, distance)], 0)
+            return None if piece is None else _sequence([_near(piece, distance)], 0)
         case Regex(_, pattern):
-            try:
-                found = re.compile(pattern)
-            except re.error:
-                return None
-            return _sequence([lambda word: found.fullmatch(word) is not None], 0)
+            return _sequence([_matching(pattern)], 0)
     return None
 
 
@@ -103,38 +106,59 @@ def _pattern(parts: Sequence[str | Wild], made: Analyzer) -> Finder:
     if len(parts) == 2 and isinstance(parts[0], str) and parts[1] == Wild(ANY) and not made.is_whole:
         words = [word.text for word in made.words(parts[0])]
         if words:
-            return _sequence([*map(_equals, words[:-1]), lambda word: word.startswith(words[-1])], 0)
-    regex = re.compile("".join(_translated(part, made) for part in parts), re.DOTALL)
-    return _sequence([lambda word: regex.fullmatch(word) is not None], 0)
+            return _sequence([*map(_equals, words[:-1]), _begins(words[-1])], 0)
+    return _sequence([_matching("(?s)" + "".join(_translated(part, made) for part in parts))], 0)
 
 
 def _translated(part: str | Wild, made: Analyzer) -> str:
     if isinstance(part, Wild):
         return ".*" if part.sign == ANY else "."
-    return re.escape(made.piece(part) or part)
+    return escaped(made.piece(part) or part)
 
 
-def _equals(wanted: str) -> Callable[[str], bool]:
-    return lambda word: word == wanted
+def _equals(wanted: str) -> Test:
+    return lambda words: [word == wanted for word in words]
 
 
-def _sequence(tests: Sequence[Callable[[str], bool]], slop: int) -> Finder:
+def _begins(prefix: str) -> Test:
+    return lambda words: [word.startswith(prefix) for word in words]
+
+
+def _near(wanted: str, distance: int) -> Test:
+    return lambda words: [is_near(wanted, word, distance) for word in words]
+
+
+def _matching(regex: str) -> Test:
+    def test(words: Sequence[str]) -> Sequence[bool]:
+        try:
+            found = pc.match_substring_regex(arrays.strings(words), rf"\A(?:{regex})\z")
+        except pa.ArrowInvalid:
+            return [False] * len(words)
+        return list(found.to_pylist())
+
+    return test
+
+
+def _sequence(tests: Sequence[Test], slop: int) -> Finder:
     """Words that pass the tests one after the other, with at most `slop` others between them."""
 
-    def chains(words: Sequence[Token], begin: int, number: int, room: int) -> Iterator[list[int]]:
+    def chains(passed: Sequence[Sequence[bool]], begin: int, number: int, room: int) -> Iterator[list[int]]:
         if number == len(tests):
             yield []
             return
-        for at in range(begin, min(len(words), begin + room + 1)):
-            if tests[number](words[at].text):
-                for rest in chains(words, at + 1, number + 1, room - (at - begin)):
+        flags = passed[number]
+        for at in range(begin, min(len(flags), begin + room + 1)):
+            if flags[at]:
+                for rest in chains(passed, at + 1, number + 1, room - (at - begin)):
                     yield [at, *rest]
                     return
 
     def find(words: Sequence[Token]) -> Iterator[Span]:
-        for first, word in enumerate(words):
-            if tests and tests[0](word.text):
-                for chain in chains(words, first + 1, 1, slop):
+        texts = [word.text for word in words]
+        passed = [test(texts) for test in tests]
+        for first in range(len(words)):
+            if tests and passed[0][first]:
+                for chain in chains(passed, first + 1, 1, slop):
                     for at in (first, *chain):
                         yield words[at].start, words[at].end
 

@@ -20,7 +20,7 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class WordSequence:
     """Words at these distances from the first one: at least two."""
 
     name: str
@@ -105,7 +105,7 @@ class Except:
 
 Plan: TypeAlias = (
     Lookup
-    | Sequence
+    | WordSequence
     | Matching
     | MatchingSequence
     | Near

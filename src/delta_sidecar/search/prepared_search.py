@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from delta_sidecar.errors import CorruptDataError, UnsupportedFeatureError
+from delta_sidecar.errors import CorruptDataError, PredicateError, UnsupportedFeatureError
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.evaluation import matching
 from delta_sidecar.predicates.expression import Expression, all_of, columns_of
@@ -19,7 +20,7 @@ from delta_sidecar.search.match_plan import AllOf, Except, Lookup, Plan
 from delta_sidecar.search.query import Query
 from delta_sidecar.search.query_binding import QueryFields, bind_query, pruning_of
 from delta_sidecar.search.query_engine import ask, check_plan, engine_query, filtered
-from delta_sidecar.search.query_text import parse_query
+from delta_sidecar.search.query_text import check_unicode, parse_query
 from delta_sidecar.search.split_cache import OpenedSplit, SplitCache, shared_splits
 from delta_sidecar.search.split_fields import DATE, FIELDS, PATH_FIELD, SplitField, SplitFields
 from delta_sidecar.search.split_pruning import TIME_COLUMN, pruned
@@ -129,6 +130,8 @@ class PreparedSearch:
         where: A predicate that hits must fulfil, too.
         cache: Where splits are unpacked; the one of this process if not given.
         of: The table that the documents are about, if the search table is a companion.
+        now: What `now()` is in the predicate, in microseconds since 1970; the present if not given. Whatever continues
+            a search has to give the same.
 
     Raises:
         QueryError: The query cannot be parsed, or the fields cannot answer it.
@@ -145,15 +148,18 @@ class PreparedSearch:
         where: str | Filters | None = None,
         cache: SplitCache | None = None,
         of: LiveRows | None = None,
+        now: int | None = None,
     ) -> None:
         self.table = table
+        self.now = time_ns() // 1000 if now is None else now
         self.of = of
         self.query = parse_query(query) if isinstance(query, str) else query
         written = written_fields(table)
         fields = SplitFields.parse(written, table.uri)
         columns = table.schema() if of is None else of.columns
         self.fields = QueryFields(fields, columns, tuple(table.partition_columns))
-        self.predicate = bind_predicate(where, self.fields.columns, self.fields.partitions)
+        check_unicode(where, PredicateError, "the predicate")
+        self.predicate = bind_predicate(where, self.fields.columns, self.fields.partitions, now=self.now)
         self._cache = cache
         self._plans: dict[str | None, tuple[Plan, Plan | None]] = {}
         plan, condition = self._plans[written] = self._plan(self.fields)
@@ -164,10 +170,17 @@ class PreparedSearch:
 
     @property
     def time(self) -> SplitField | None:
-        """The field of the time column, if there is one in the splits."""
+        """The field of the time column, if there is one in the splits.
+
+        Raises:
+            QueryError: The column has another type than when it was indexed.
+        """
         name = self.fields.fields.time
         found = None if name is None else self.fields.fields.find(name)
-        return found if found is not None and found.fast else None
+        if found is None or not found.fast:
+            return None
+        self.fields.check(found)
+        return found
 
     @cached_property
     def splits(self) -> list[Split]:

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 from delta_sidecar.errors import PredicateError, QueryError, did_you_mean
 from delta_sidecar.predicates.binding import Binder
 from delta_sidecar.predicates.condition import Comparison, DayOf, Likeness, Name, Negation, Nullness
-from delta_sidecar.predicates.expression import Column, Compare, Expression, Operator, Or, all_of
+from delta_sidecar.predicates.expression import And, Column, Compare, Expression, Operator, Or, all_of
 from delta_sidecar.predicates.like import like_text
 from delta_sidecar.predicates.literals import Text
 from delta_sidecar.search import match_plan as plan
@@ -41,14 +41,16 @@ from delta_sidecar.search.query import (
     leaves,
 )
 from delta_sidecar.search.split_fields import KEYWORD, STORED, TEXT, SplitField, SplitFields
-from delta_sidecar.search.where_binding import quoted, rows_where
+from delta_sidecar.search.where_binding import check_type, escaped, rows_where
+from delta_sidecar.values.calendar import month_length
 from delta_sidecar.values.types import PrimitiveType, StructType
 
 MOST_PATTERNS: Final = 500
 """Each pattern walks the dictionary of every split."""
 MOST_PLACINGS: Final = 256
 """A phrase with room between its words is looked up at every distance."""
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DAY: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?", re.ASCII)
+"""A day, a month or a year."""
 _UPPER: Final = re.compile(r"\\(?:[pP]\{[^}]*\}|[pP].|[xuU]\{[^}]*\}|.)|\(\?[^:)]*[:)]|\[:\^?\w+:\]", re.DOTALL)
 """What in a regular expression has letters that do not stand for themselves."""
 
@@ -76,10 +78,21 @@ class QueryFields:
         """The fields of words without a field: texts, else keywords."""
         return self.fields.texts or [field for field in self.fields if field.kind == KEYWORD]
 
+    def check(self, field: SplitField) -> None:
+        """Refuse a column whose type has changed since it was indexed."""
+        column = next((one for one in self.columns if one.name == field.name), None)
+        if column is not None:
+            check_type(field, column.type)
+
     def find(self, name: str) -> SplitField | Column | None:
-        """The field of that name, or the partition column."""
+        """The field of that name, or the partition column.
+
+        Raises:
+            QueryError: The column has another type than when it was indexed.
+        """
         field = self.fields.find(name)
         if field is not None and field.kind != STORED:
+            self.check(field)
             return field
         known = {part: part for part in self.partitions} | {part.casefold(): part for part in self.partitions}
         part = known.get(name, known.get(name.casefold()))
@@ -141,9 +154,12 @@ class _Binding:
             return self._of_field(leaf, found)
         if not self._fields.texts:
             _refuse("the table has no text to search; write field:value", leaf)
-        divided = [field for field in self._fields.texts if not _is_void(leaf, field)]
+        texts = self._fields.texts
+        divided = texts if len(texts) == 1 else [field for field in texts if not _is_void(leaf, field)]
         if not divided:
             _refuse(_no_words(leaf, self._fields.texts[0]), leaf)
+        for field in divided:
+            self._fields.check(field)
         found_in = tuple(self._of_field(leaf, field) for field in divided)
         return found_in[0] if len(found_in) == 1 else AnyOf(found_in)
 
@@ -211,11 +227,18 @@ class _Binding:
         return None
 
     def _compared(self, name: Name, op: Operator, text: str) -> Expression:
-        """A day is compared with the day of a time: `ts:2026-01-01` is all of that day."""
+        """A day, a month or a year of a time or a date is all of it: `ts:2026-01` is each moment of that month."""
+        bind = self._fields.binder.bind
         column = self._fields.binder.column(name)
         is_time = column.type in (PrimitiveType("timestamp"), PrimitiveType("timestamp_ntz"))
-        operand = DayOf(name) if is_time and _DAY.fullmatch(text) else name
-        return self._fields.binder.bind(Comparison(operand, op, Text(text)))
+        days = _days(text) if is_time or column.type == PrimitiveType("date") else None
+        if days is None:
+            return bind(Comparison(name, op, Text(text)))
+        operand = DayOf(name) if is_time else name
+        first, last = (Text(day) for day in days)
+        if op == "=" and first != last:
+            return And((bind(Comparison(operand, ">=", first)), bind(Comparison(operand, "<=", last))))
+        return bind(Comparison(operand, op, first if op in (">=", "<") else last))
 
     def _unknown(self, name: str, at: int) -> NoReturn:
         known = [field.name for field in self._fields.fields if field.kind != STORED] + list(self._fields.partitions)
@@ -223,6 +246,19 @@ class _Binding:
             f"there is no field {name!r} (before character {at + 1}){did_you_mean(name, known)}; fields: "
             f"{', '.join(known)}; a text with a colon is quoted"
         )
+
+
+def _days(text: str) -> tuple[str, str] | None:
+    """The first and the last day of a day, a month or a year; None for what is something else."""
+    found = _DAY.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day = (None if part is None else int(part) for part in found.groups())
+    assert year is not None
+    if year == 0 or (month is not None and not 1 <= month <= 12):
+        return None
+    first, last = month or 1, month or 12
+    return f"{year:04}-{first:02}-{day or 1:02}", f"{year:04}-{last:02}-{day or month_length(year, last):02}"
 
 
 def _as_like(part: str | Wild) -> str:
@@ -258,11 +294,11 @@ def _no_words(leaf: Leaf, field: SplitField) -> str:
 
 def _words(field: SplitField, text: str, slop: int, leaf: Leaf) -> Plan:
     made = analyzer_of(field)
-    for long in made.long_words(text):
+    words, long_words = made.division(text)
+    for long in long_words:
         _refuse(
             f"the word {long[:20]!r}… has more than {made.most_bytes} bytes and is not indexed in {field.name}", leaf
         )
-    words = made.words(text)
     if not words:
         _refuse(_no_words(leaf, field), leaf)
     if len(words) == 1:
@@ -274,7 +310,7 @@ def _words(field: SplitField, text: str, slop: int, leaf: Leaf) -> Plan:
     if comb(slop + gaps, gaps) > MOST_PLACINGS:
         most = max(room for room in range(slop) if comb(room + gaps, gaps) <= MOST_PLACINGS)
         _refuse(f"a phrase of {len(words)} words takes up to ~{most}", leaf)
-    phrases = tuple(plan.Sequence(field.engine_name, placing) for placing in _placings(placed, slop))
+    phrases = tuple(plan.WordSequence(field.engine_name, placing) for placing in _placings(placed, slop))
     return phrases[0] if len(phrases) == 1 else AnyOf(phrases)
 
 
@@ -315,7 +351,9 @@ def _piece(field: SplitField, text: str, leaf: Leaf, sign: str) -> str:
     # A character that is a word of its own, as in Chinese, has no pieces around it.
     is_within = made.is_whole or len(made.words(f"a{text[:64]}a")) == 1 or not text
     if piece is None or not is_within:
-        _refuse(f"{sign} works within one word, and {text!r} reaches over its border in {field.name}; quote it", leaf)
+        words = " ".join(word.text for word in made.words(text))
+        how = f'; search for whole words: "{words}"' if words else ""
+        _refuse(f"{sign} works within one word, and {text!r} reaches over its border in {field.name}{how}", leaf)
     return piece
 
 
@@ -328,14 +366,14 @@ def _pattern(field: SplitField, leaf: Pattern) -> Plan:
         words = made.words(texts[0])
         if len(words) > 1 and words[-1].end == len(texts[0]) and not made.long_words(texts[0]):
             _check_positions(field, leaf)
-            regexes = [quoted(word.text) for word in words]
+            regexes = [escaped(word.text) for word in words]
             return plan.MatchingSequence(field.engine_name, (*regexes[:-1], _anywhere(regexes[-1])))
     regex = "(?s)"
     for part in leaf.parts:
         if isinstance(part, Wild):
             regex += ".*" if part.sign == ANY else "."
         else:
-            regex += quoted(_piece(field, part, leaf, str(leaf)))
+            regex += escaped(_piece(field, part, leaf, str(leaf)))
     return plan.Matching(field.engine_name, regex)
 
 

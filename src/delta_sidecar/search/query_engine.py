@@ -21,7 +21,7 @@ from delta_sidecar.search.match_plan import (
     OfSplit,
     Plan,
     Present,
-    Sequence,
+    WordSequence,
 )
 from delta_sidecar.search.split_fields import engine
 
@@ -118,7 +118,7 @@ class _Maker:
                 return make.term_query(schema, name, value)
             case Lookup(name, values):
                 return make.term_set_query(schema, name, list(values))
-            case Sequence(name, words):
+            case WordSequence(name, words):
                 return make.phrase_query(schema, name, list(words))
             case MatchingSequence(name, regexes):
                 for regex in regexes:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from delta_sidecar.errors import QueryError
+from delta_sidecar.errors import InputError, QueryError
 from delta_sidecar.search.query import (
     ANY,
     ONE,
@@ -37,7 +37,6 @@ MOST_EDITS: Final = 2
 
 _BLANK: Final = " \t\r\n\u00a0\u3000"
 _ENDS: Final = frozenset(_BLANK + "()")
-_OPERATORS: Final = ("AND", "OR", "NOT")
 _SIGNS: Final = {"&&": "AND", "||": "OR"}
 _RESERVED: Final = {
     '"': "a quote within a word",
@@ -48,6 +47,10 @@ _RESERVED: Final = {
     "^": "boosts are not offered: ^",
 }
 _DIGITS: Final = re.compile(r"\d+", re.ASCII)
+_BLANKS: Final = re.compile(f"[{_BLANK}]*")
+_OPERATOR: Final = re.compile(f"&&|\\|\\||(?:AND|OR|NOT)(?=[{_BLANK}()]|\\Z)")
+_PLAIN: Final = re.compile(rf"[^{_BLANK}()\\:*?~\"\[\]{{}}^]+(?=[{_BLANK}()]|\Z)")
+"""A word in which every character is itself."""
 _SLOP: Final = re.compile(r"~(\d*)", re.ASCII)
 
 
@@ -60,13 +63,14 @@ def parse_query(text: str) -> Query:
             backslash takes the meaning from the next character. `*` alone is every document.
 
     Raises:
-        QueryError: The text is none of this; the message says where.
+        QueryError: The text cannot be parsed; the message says where.
 
     Example:
         >>> from delta_sidecar.search.query_text import parse_query
         >>> parse_query("error -debug")
         Both(queries=(Word(field=None, text='error', at=0), Without(query=Word(field=None, text='debug', at=7))))
     """
+    check_unicode(text, QueryError, "the query")
     if len(text) > MOST_CHARACTERS:
         raise QueryError(f"the query has {len(text):,} characters; it may have {MOST_CHARACTERS:,}")
     parser = _Parser(text)
@@ -77,6 +81,24 @@ def parse_query(text: str) -> Query:
     if not parser.done():
         parser.fail("a parenthesis that was not opened")
     return query
+
+
+def check_unicode(given: object, kind: type[InputError], what: str) -> None:
+    """Refuse a text that cannot be written as UTF-8, such as bytes of another encoding on a command line.
+
+    Args:
+        given: Perhaps a text; anything else is let through.
+        kind: The error to raise.
+        what: What the text is, for the message.
+
+    Raises:
+        InputError: It cannot; of the given kind.
+    """
+    try:
+        if isinstance(given, str):
+            given.encode()
+    except UnicodeEncodeError as error:
+        raise kind(f"{what} is not valid Unicode at character {error.start + 1}; give it as UTF-8") from None
 
 
 @dataclass
@@ -95,8 +117,8 @@ class _Parser:
         raise QueryError(f"the query is not understood at character {place + 1}{shown}: {problem}")
 
     def blanks(self) -> None:
-        while not self.done() and self.text[self.here] in _BLANK:
-            self.here += 1
+        found = _BLANKS.match(self.text, self.here)
+        self.here = found.end() if found else self.here
 
     def disjunction(self, field: str | None, depth: int) -> Query:
         if depth > DEEPEST:
@@ -120,14 +142,8 @@ class _Parser:
     def _operator(self) -> str | None:
         """The operator that comes next, if one does."""
         self.blanks()
-        for sign, operator in _SIGNS.items():
-            if self.text.startswith(sign, self.here):
-                return operator
-        for operator in _OPERATORS:
-            end = self.here + len(operator)
-            if self.text.startswith(operator, self.here) and (end == len(self.text) or self.text[end] in _ENDS):
-                return operator
-        return None
+        found = _OPERATOR.match(self.text, self.here)
+        return None if found is None else _SIGNS.get(found[0], found[0])
 
     def _take_operator(self) -> None:
         is_sign = self.text[self.here] in "&|"
@@ -291,6 +307,10 @@ class _Parser:
         return Range(field, None, value, True, includes, at)
 
     def _word(self, field: str | None, depth: int, at: int) -> Query:
+        plain = _PLAIN.match(self.text, self.here)
+        if plain is not None:
+            self.here = plain.end()
+            return Word(field, plain[0], at)
         pieces = self._pieces(is_name=field is None)
         if field is None and not self.done() and self.text[self.here] == ":":
             return self._field(pieces, depth, at)

@@ -72,7 +72,7 @@ def clean_log(
         options: Settings by the names of note 004: `logRetention.duration` (less than an hour counts as an hour,
             because writers may be at work), `checkpointRetention.duration`, `cleanup.failurePolicy`, `cleanup.dryRun`.
         storage_options: Credentials and settings of the object store.
-        now_ms: The present, in milliseconds since 1970, if it is another.
+        now_ms: The time to compare with, in milliseconds since 1970; the present if not given.
 
     Raises:
         UnsupportedFeatureError: The table needs a writer feature that is unknown.
@@ -116,7 +116,7 @@ def purge(
         dry_run: Only report; by default as the option `cleanup.dryRun` says.
         options: Settings by the names of note 004: `cleanup.failurePolicy`, `cleanup.dryRun`.
         storage_options: Credentials and settings of the object store.
-        now_ms: The present, in milliseconds since 1970, if it is another.
+        now_ms: The time to compare with, in milliseconds since 1970; the present if not given.
 
     Raises:
         UnsupportedFeatureError: The table needs a writer feature that is unknown.

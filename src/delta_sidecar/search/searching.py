@@ -2,13 +2,15 @@
 
 Newest first opens splits from the latest on, and stops when no other split can hold a later hit than those found. Best
 first opens every split that may hold a hit. A page says how many hits of each split were given, so that the next one
-goes on behind them: splits never change, and a page belongs to one version.
+goes on behind them: splits never change, and a page belongs to one version and one `now()`.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -27,6 +29,7 @@ from delta_sidecar.search.hit_rows import HitRows, readable_columns
 from delta_sidecar.search.prepared_search import LiveRows, PreparedSearch, SearchedSplit
 from delta_sidecar.search.query import Query
 from delta_sidecar.search.query_engine import ask
+from delta_sidecar.search.scored_hits import ScoredHits
 from delta_sidecar.search.split_cache import SplitCache
 from delta_sidecar.search.split_fields import engine
 from delta_sidecar.search.table import SearchTable
@@ -117,10 +120,12 @@ class _Hit(NamedTuple):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """How far each split was read, by the place of the split among those of the search."""
+    """How far each split was read, by a hash of its path: a checkpoint may change the order of splits."""
 
     version: int
     digest: str
+    now: int
+    """What `now()` is in the predicate, in microseconds since 1970."""
     given: dict[int, int]
     of_version: int | None = None
     """The version of the table that a companion is about."""
@@ -153,16 +158,48 @@ def search(
     """See `SearchTable.search`. `of` is the table of a companion, at its version `of_version`."""
     if order not in ("newest", "best"):
         raise OptionError(f"order={order!r}: give newest or best")
-    if limit is not None and not 1 <= limit <= MOST_HITS:
-        raise OptionError(f"limit={limit}: give 1 to {MOST_HITS:,}, or None for a stream of all hits")
+    if not (limit is None or (type(limit) is int and 1 <= limit <= MOST_HITS)):
+        raise OptionError(f"limit={limit!r}: give 1 to {MOST_HITS:,}, or None for a stream of all hits")
     if limit is None and (order == "best" or after is not None):
         raise OptionError("a stream of all hits comes newest split first, without pages; give a limit")
     page = None if after is None else page_of(after)
     if page is not None and page.version != table.version:
         table = SearchTable(table.store, page.version)
-    prepared = PreparedSearch(table, query, where, cache, of)
+    prepared = PreparedSearch(table, query, where, cache, of, None if page is None else page.now)
     run = SearchRun(prepared, order, columns, highlight, page, of_version, notes)
     return run.stream() if limit is None else run.page(limit)
+
+
+class _Found:
+    """The first hits in order of the splits that were searched so far, and those of the splits that hold them."""
+
+    def __init__(self, limit: int) -> None:
+        self._most = limit + 1
+        self.hits: list[_Hit] = []
+        self.opened: dict[int, SearchedSplit] = {}
+        self.searched = 0
+
+    def add(self, number: int, searched: SearchedSplit, hits: Sequence[_Hit]) -> None:
+        self.searched += 1
+        self.opened[number] = searched
+        self.hits += hits
+        self.hits.sort()
+        del self.hits[self._most :]
+        kept = {hit.split for hit in self.hits}
+        self.opened = {number: one for number, one in self.opened.items() if number in kept}
+
+
+def _key(split: Split) -> int:
+    """What a page calls a split."""
+    return int.from_bytes(hashlib.blake2b(split.path.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _marks(highlight: object) -> Marks | None:
+    if isinstance(highlight, bool):
+        return Marks() if highlight else None
+    if isinstance(highlight, tuple | list) and len(highlight) == 2 and all(isinstance(one, str) for one in highlight):
+        return Marks(*highlight)
+    raise OptionError(f"highlight={highlight!r}: give True, or two texts that stand before and behind what was found")
 
 
 def page_of(token: str) -> Page:
@@ -172,12 +209,12 @@ def page_of(token: str) -> Page:
         token: `SearchHits.next_page`.
 
     Raises:
-        PositionError: It is none.
+        PositionError: No search gave it.
     """
     try:
         return msgspec.msgpack.decode(base64.urlsafe_b64decode(token.encode()), type=Page)
     except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise PositionError("the page is none that a search gave; search from the start") from None
+        raise PositionError("no search gave this page; search from the start") from None
 
 
 class SearchRun:
@@ -195,6 +232,7 @@ class SearchRun:
     Raises:
         QueryError: A column is not kept, or there is no text to highlight.
         UnknownColumnError: There is no such column.
+        OptionError: A column is named twice, or the marks are not two texts.
         PositionError: The page belongs to another search.
     """
 
@@ -213,7 +251,7 @@ class SearchRun:
         self._of_version = of_version
         self._notes = notes
         self._columns = self._chosen(columns)
-        self._marks = Marks(*highlight) if isinstance(highlight, tuple) else Marks() if highlight else None
+        self._marks = _marks(highlight)
         self._highlighters = {} if self._marks is None else self._made_highlighters()
         self._digest = f"{prepared.digest}{order}"
         if page is not None and page.digest != self._digest:
@@ -224,9 +262,17 @@ class SearchRun:
 
     def _chosen(self, columns: Sequence[str] | None) -> list[StructField]:
         fields = self._prepared.fields
+        if isinstance(columns, str):
+            raise OptionError(f"columns={columns!r}: give a list of names")
         if self._prepared.of is None:
-            return readable_columns(fields.columns, fields.fields, fields.partitions, columns)
-        return [fields.columns.resolve([name])[0] for name in (fields.columns.names if columns is None else columns)]
+            chosen = readable_columns(fields.columns, fields.fields, fields.partitions, columns)
+        else:
+            names = fields.columns.names if columns is None else columns
+            chosen = [fields.columns.resolve([name])[0] for name in names]
+        twice = [name for name, number in Counter(column.name for column in chosen).items() if number > 1]
+        if columns is not None and twice:
+            raise OptionError(f"the column {twice[0]} is wanted twice; name it once")
+        return chosen
 
     def _made_highlighters(self) -> dict[str, Highlighter]:
         fields = self._prepared.fields
@@ -261,54 +307,46 @@ class SearchRun:
 
     def page(self, limit: int) -> SearchHits:
         """The next hits in order."""
-        found, opened = self._best(limit) if self._order == "best" else self._newest(limit)
-        found.sort()
-        chosen = found[:limit]
+        found = self._best(limit) if self._order == "best" else self._newest(limit)
+        chosen = found.hits[:limit]
         given = dict(self._given)
         for hit in chosen:
-            given[hit.split] = max(given.get(hit.split, 0), hit.rank + 1)
-        is_more = len(found) > limit or len(opened) < len(self._splits)
+            key = _key(self._splits[hit.split])
+            given[key] = max(given.get(key, 0), hit.rank + 1)
+        is_more = len(found.hits) > limit or found.searched < len(self._splits)
         token = self._token(given) if is_more and chosen else None
-        batch = self._batch(chosen, opened)
-        return self._hits([batch], token, () if chosen or self._given else self._reasons(opened))
+        batch = self._batch(chosen, found.opened)
+        return self._hits([batch], token, () if chosen or self._given else self._reasons())
 
-    def _reasons(self, opened: Mapping[int, SearchedSplit]) -> Sequence[str]:
-        """What may be wrong with a search that found nothing, as one split can tell; the newest, if none was opened."""
-        splits = self._prepared.table.state.splits
+    def _reasons(self) -> Sequence[str]:
+        """What may be wrong with a search that found nothing, as the first split tells."""
+        splits = self._splits or self._prepared.table.state.splits
         if not may_have_notes(self._prepared) or not splits:
             return ()
-        return case_notes(self._prepared, next(iter(opened.values()), None) or self._opened(splits[0]))
+        return case_notes(self._prepared, self._prepared.open(splits[0]))
 
-    def _newest(self, limit: int) -> tuple[list[_Hit], dict[int, SearchedSplit]]:
-        found: list[_Hit] = []
-        opened: dict[int, SearchedSplit] = {}
+    def _newest(self, limit: int) -> _Found:
+        found = _Found(limit)
         for number, split in enumerate(self._splits):
-            if len(found) >= limit and not self._may_be_later(split, found, limit):
+            if len(found.hits) >= limit and not self._may_be_later(split, found.hits[limit - 1]):
                 break
-            opened[number] = self._opened(split)
+            searched = self._opened(split)
             # One more than is given tells whether there is a next page.
-            found += self._of_split(number, opened[number], limit + 1)
-        return found, opened
+            found.add(number, searched, self._of_split(number, searched, limit + 1))
+        return found
 
-    def _may_be_later(self, split: Split, found: list[_Hit], limit: int) -> bool:
+    def _may_be_later(self, split: Split, last: _Hit) -> bool:
         """Whether a split may hold a hit that comes before the last one of the page. Splits come latest first."""
         if self._prepared.time is None:
             return False
         latest = self._prepared.latest(split)
-        found.sort()
-        last = found[limit - 1].order
-        return latest is None or (0, -latest) < last
+        return latest is None or (0, -latest) < last.order
 
-    def _best(self, limit: int) -> tuple[list[_Hit], dict[int, SearchedSplit]]:
-        found: list[_Hit] = []
-        opened: dict[int, SearchedSplit] = {}
+    def _best(self, limit: int) -> _Found:
+        found = _Found(limit)
         for number, (searched, hits) in enumerate(self._each(limit + 1)):
-            opened[number] = searched
-            found += hits
-            if len(found) > 4 * limit:
-                found.sort()
-                del found[limit + 1 :]
-        return found, opened
+            found.add(number, searched, hits)
+        return found
 
     def _each(self, limit: int) -> Iterator[tuple[SearchedSplit, list[_Hit]]]:
         def task(number: int, split: Split) -> Callable[[], tuple[SearchedSplit, list[_Hit]]]:
@@ -328,7 +366,7 @@ class SearchRun:
 
     def _of_split(self, number: int, searched: SearchedSplit, limit: int) -> list[_Hit]:
         """The next hits of a split that are rows; those that a companion's table has deleted are passed over."""
-        rank, found = self._given.get(number, 0), list[_Hit]()
+        rank, found = self._given.get(_key(searched.split), 0), list[_Hit]()
         while len(found) < limit:
             hits = self._ranked(number, searched, limit, rank)
             flags = searched.live([hit.address for hit in hits])
@@ -343,10 +381,10 @@ class SearchRun:
         if rank >= documents:
             return []
         how: dict[str, Any] = {"limit": min(limit, documents - rank), "offset": rank, "count": False}
-        time = self._prepared.time
         if self._order == "best":
             hits = searched.ask(**how).hits
             return [_Hit((-score,), number, rank + at, address) for at, (score, address) in enumerate(hits)]
+        time = self._prepared.time
         if time is not None:
             hits = searched.ask(**how, order_by_field=time.engine_name).hits
             # Rows without a time come last.
@@ -363,24 +401,46 @@ class SearchRun:
         """The splits that may hold a hit, in order."""
         return [split.path for split in self._splits]
 
-    def stream(self, only: str | None = None) -> SearchHits:
-        """Every hit, split by split; of one split, if its path is given."""
+    def stream(self, only: str | None = None, batch_rows: int = MOST_HITS) -> SearchHits:
+        """Every hit, split by split; of one split, if its path is given.
+
+        Raises:
+            PositionError: There is no such split among those that may hold a hit.
+        """
+        chosen = [split for split in self._splits if only in (None, split.path)]
+        if only is not None and not chosen:
+            raise PositionError(
+                f"version {self._prepared.table.version} of {self._prepared.table.uri} has no split {only} that may "
+                "hold a hit of this search; search from the start"
+            )
 
         def batches() -> Iterator[pa.RecordBatch]:
-            for number, split in enumerate(self._splits):
-                if only not in (None, split.path):
-                    continue
-                searched = self._opened(split)
-                hits = self._of_split(number, searched, searched.opened.searcher.num_docs)
-                for first in range(0, len(hits), MOST_HITS):
-                    yield self._batch(hits[first : first + MOST_HITS], {number: searched})
+            for split in chosen:
+                yield from self._all_of(self._opened(split), batch_rows)
 
         return self._hits(batches(), None)
 
+    def _all_of(self, searched: SearchedSplit, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Every hit of a split, latest first. The engine is asked once; the hits wait as numbers."""
+        time = self._prepared.time
+        scored = ScoredHits.of(searched)
+        ordered = scored.in_order(searched, None if time is None else time.engine_name, batch_rows)
+        for first in range(0, len(ordered), batch_rows):
+            chosen = ordered[first : first + batch_rows]
+            addresses = scored.addresses(chosen)
+            flags = searched.live(addresses)
+            scores = scored.scores[chosen].tolist()
+            pairs = zip(addresses, scores, flags, strict=True)
+            hits = [_Hit((-score,), 0, 0, address) for address, score, is_live in pairs if is_live]
+            if hits:
+                yield self._batch(hits, {0: searched}, [-hit.order[0] for hit in hits])
+
     # Rows.
 
-    def _batch(self, hits: Sequence[_Hit], opened: Mapping[int, SearchedSplit]) -> pa.RecordBatch:
-        """The rows of hits in their order."""
+    def _batch(
+        self, hits: Sequence[_Hit], opened: Mapping[int, SearchedSplit], scores: Sequence[float] | None = None
+    ) -> pa.RecordBatch:
+        """The rows of hits in their order. Scores are given for hits of one split, if they are known."""
         by_split: dict[int, list[int]] = {}
         for place, hit in enumerate(hits):
             by_split.setdefault(hit.split, []).append(place)
@@ -389,7 +449,8 @@ class SearchRun:
         places = [place for of_split in by_split.values() for place in of_split]
         parts = [(opened[number], [hits[place] for place in of_split]) for number, of_split in by_split.items()]
         found = self._found(parts)
-        scores = [score for searched, of_split in parts for score in self._scores(of_split, searched)]
+        if scores is None:
+            scores = [score for searched, of_split in parts for score in self._scores(of_split, searched)]
         columns = [arrays.primitives(scores, pa.float32(), np.float32)]
         columns += [found[column.name] for column in self._columns]
         if self._marks is not None:
@@ -418,9 +479,7 @@ class SearchRun:
             return [-hit.order[0] for hit in hits]
         explain, searcher = searched.query.explain, searched.opened.searcher
         if len(hits) > _EXPLAINED:
-            all_hits = searched.ask(limit=searcher.num_docs, count=False).hits
-            scores = {(address.segment_ord, address.doc): score for score, address in all_hits}
-            return [scores[hit.address.segment_ord, hit.address.doc] for hit in hits]
+            return ScoredHits.of(searched).scores_of([hit.address for hit in hits])
         told = (explain(searcher, hit.address).to_json() for hit in hits)
         return [_explanation.decode(text).value for text in told]
 
@@ -433,7 +492,7 @@ class SearchRun:
         return pa.StructArray.from_arrays(shown, names=list(self._highlighters))
 
     def _token(self, given: dict[int, int]) -> str:
-        page = Page(self._prepared.table.version, self._digest, given, self._of_version)
+        page = Page(self._prepared.table.version, self._digest, self._prepared.now, given, self._of_version)
         return base64.urlsafe_b64encode(msgspec.msgpack.encode(page)).decode()
 
     def _hits(self, batches: Iterable[pa.RecordBatch], token: str | None, reasons: Sequence[str] = ()) -> SearchHits:

@@ -1,10 +1,12 @@
 """The data source `sidecar_search`: hits of a query as rows of a DataFrame, one task for each split that may hold one.
 
-The versions are pinned when Spark asks for the schema. A task opens the table at them, and fetches its split.
+The version of the table is pinned when Spark asks for the schema. A task gets what its split was planned at (the
+versions of both tables, and the time that `now()` is), opens the tables there, and fetches its split.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -25,6 +27,18 @@ if TYPE_CHECKING:
 
 NAME: Final = "sidecar_search"
 _OWN: Final = ("path", "query", "where", "columns", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """What all tasks of a read have to see alike."""
+
+    version: int
+    """The version of the table: of the Delta table, if it is searched through a companion."""
+    search: int | None
+    """The version of the companion."""
+    now: int
+    """What `now()` is, in microseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +74,27 @@ class SearchRead:
         """The table, at a version."""
         return open_search(self.path, self.version if version is None else version, dict(self.storage) or None)
 
-    def run(self, version: int | None, columns: Sequence[str] | None) -> SearchRun:
-        """The search at a version."""
+    def pinned(self, version: int | None) -> Pinned:
+        """What every task of a read at a version has to see."""
         table = self.open(version)
+        search = table.search_version if isinstance(table, CompanionSearch) else None
+        return Pinned(table.version, search, time.time_ns() // 1000)
+
+    def run(self, pinned: Pinned, columns: Sequence[str] | None) -> SearchRun:
+        """The search as it is pinned."""
+        table = self.open(pinned.version)
         if isinstance(table, CompanionSearch):
-            prepared = table.prepared(self.query, self.where)
+            prepared = table.prepared(self.query, self.where, search_version=pinned.search, now=pinned.now)
         else:
-            prepared = PreparedSearch(table, self.query, self.where)
+            prepared = PreparedSearch(table, self.query, self.where, now=pinned.now)
         return SearchRun(prepared, columns=columns)
 
 
 class SearchSource(DataSource):
     """Hits of a query."""
 
-    _version: int | None = None
-    """Pinned when the schema was asked for."""
+    _pinned: Pinned | None = None
+    """When the schema was asked for."""
 
     @classmethod
     def name(cls) -> str:
@@ -84,35 +104,40 @@ class SearchSource(DataSource):
         from pyspark.sql.pandas.types import from_arrow_schema
 
         asked = SearchRead.of(self.options)
-        self._version = asked.open().version
-        return from_arrow_schema(asked.run(self._version, asked.columns).schema)
+        self._pinned = asked.pinned(None)
+        return from_arrow_schema(asked.run(self._pinned, asked.columns).schema)
 
     def reader(self, schema: SparkSchema) -> DataSourceReader:
-        return SearchReader(SearchRead.of(self.options), self._version, schema)
+        return SearchReader(SearchRead.of(self.options), self._pinned, schema)
 
 
 class _Split(InputPartition):
-    """A split that may hold a hit."""
+    """A split that may hold a hit; None stands for no split at all, because Spark wants a partition."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str | None, pinned: Pinned) -> None:
         super().__init__(path)
         self.path = path
+        self.pinned = pinned
 
 
 class SearchReader(DataSourceReader):
     """Plans on the driver which splits are asked; on the workers, asks them."""
 
-    def __init__(self, asked: SearchRead, version: int | None, schema: SparkSchema) -> None:
+    def __init__(self, asked: SearchRead, pinned: Pinned | None, schema: SparkSchema) -> None:
         self._asked = asked
-        self._version = version
+        self._pinned = pinned
         self._columns = [name for name in schema.names if name != "score"]
         self._arrow = arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [_Split(path) for path in self._asked.run(self._version, self._columns).paths] or [_Split("")]
+        pinned = self._asked.pinned(None) if self._pinned is None else self._pinned
+        paths = self._asked.run(pinned, self._columns).paths
+        return [_Split(path, pinned) for path in paths] or [_Split(None, pinned)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, _Split)
-        run = self._asked.run(self._version, self._columns)
+        if partition.path is None:
+            return
+        run = self._asked.run(partition.pinned, self._columns)
         for batch in run.stream(partition.path).to_reader():
             yield pa.RecordBatch.from_arrays([batch.column(name) for name in self._arrow.names], schema=self._arrow)

@@ -300,7 +300,7 @@ def shared_splits() -> SplitCache:
     with `DELTA_SIDECAR_SPLIT_CACHE_BYTES` bytes at most.
 
     Raises:
-        OptionError: The number of bytes is none.
+        OptionError: The variable does not hold a number of bytes.
     """
     with _sharing:
         if not _shared:

@@ -198,7 +198,7 @@ class SearchTable:
             PredicateError: The predicate cannot be parsed, or does not fit the schema.
             UnknownColumnError: There is no such column.
             PositionError: The page belongs to another search.
-            OptionError: The limit or the order is none.
+            OptionError: The limit, the order, the columns or the marks make no sense.
             UnsupportedFeatureError: Another program made the splits, and words cannot be looked up in them.
             CorruptTableError: The log or a split is broken.
             StorageError: The store cannot be reached.
@@ -238,13 +238,14 @@ class SearchTable:
         """How many rows fall into each span of the time column; spans without any are left out.
 
         Args:
-            interval: The length of a span: `30s`, `15m`, `1h`, `1d`. Spans are counted from 1970-01-01 UTC.
+            interval: The length of a span: `30s`, `15m`, `1h`, `1d`, `1w`. Spans are counted from 1970-01-01 UTC, those
+                of weeks from a Monday.
             query: The query, as of `search`.
             where: A predicate that hits must fulfil, too.
             cache: Where splits are unpacked.
 
         Raises:
-            OptionError: The interval is none.
+            OptionError: The interval is not understood.
             QueryError: The query cannot be answered, there is no time column, or there are too many spans.
             DeltaSidecarError: As of `search`.
         """
@@ -284,7 +285,7 @@ class SearchTable:
         """The live splits that merges may touch: without those that one skipped and that still cool down.
 
         Args:
-            now_ms: The present, in milliseconds since 1970, if it is another.
+            now_ms: The time to compare with, in milliseconds since 1970; the present if not given.
         """
         cooling = self.state.cooling(present_ms() if now_ms is None else now_ms)
         return [split for key, split in self.state.by_key.items() if key not in cooling]

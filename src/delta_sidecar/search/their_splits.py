@@ -44,6 +44,8 @@ from delta_sidecar.values.types import PrimitiveType, StructField, arrow_type
 if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
 
+BATCH_ROWS: Final = 4096
+"""Documents that are Python values at a time."""
 _SSTABLE: Final = "SSTable"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTHS: Final[dict[str, Any]] = {
@@ -59,7 +61,7 @@ _WIDTHS: Final[dict[str, Any]] = {
 def their_rows(
     table: SearchTable, where: str | Filters | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table of IndexTables, a batch for each split that may hold a matching one.
+    """The rows of a table of IndexTables, in batches, from each split that may hold a matching one.
 
     Args:
         table: The table.
@@ -87,9 +89,9 @@ def their_rows(
         needed.setdefault(column.fields[0].name, column.fields[0])
     for split in table.splits(where):
         with open_split(table.store, table.split_path(split), split) as opened:
-            rows = opened.rows(list(needed.values()), table.partition_columns, split, predicate)
-        if rows.num_rows:
-            yield rows.select([field.name for field in wanted])
+            for rows in opened.rows(list(needed.values()), table.partition_columns, split, predicate):
+                if rows.num_rows:
+                    yield rows.select([field.name for field in wanted])
 
 
 @dataclass(frozen=True)
@@ -103,32 +105,36 @@ class OpenSplit:
     """The fields of the index, by name: type and options."""
 
     def rows(
-        self, columns: Sequence[StructField], partitions: Sequence[str], split: Split, predicate: Expression | None
-    ) -> pa.RecordBatch:
-        """Columns of the documents for which the predicate is true."""
-        documents = self._documents(predicate)
-        filled = [
-            partition_array(split, column, len(documents))
-            if column.name in partitions
-            else self._column(documents, column)
-            for column in columns
-        ]
-        batch = pa.RecordBatch.from_arrays(filled, names=[column.name for column in columns])
-        if predicate is None or not len(documents):
-            return batch
+        self,
+        columns: Sequence[StructField],
+        partitions: Sequence[str],
+        split: Split,
+        predicate: Expression | None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Columns of the documents for which the predicate is true; so many documents are looked at at a time."""
         from delta_sidecar.predicates.evaluation import matching
 
-        return batch.filter(matching(predicate, batch))
+        for documents in self._documents(predicate, batch_rows):
+            filled = [
+                partition_array(split, column, len(documents))
+                if column.name in partitions
+                else self._column(documents, column)
+                for column in columns
+            ]
+            batch = pa.RecordBatch.from_arrays(filled, names=[column.name for column in columns])
+            yield batch if predicate is None else batch.filter(matching(predicate, batch))
 
-    def _documents(self, predicate: Expression | None) -> list[dict[str, list[Any]]]:
+    def _documents(self, predicate: Expression | None, batch_rows: int) -> Iterator[list[dict[str, list[Any]]]]:
         import tantivy
 
         if not self.searcher.num_docs:
-            return []
+            return
         query = self._range(predicate) or tantivy.Query.all_query()
         hits = self.search(query, self.searcher.num_docs)
         ordered = sorted((address for _, address in hits), key=lambda a: (a.segment_ord, a.doc))
-        return [self.searcher.doc(address).to_dict() for address in ordered]
+        for first in range(0, len(ordered), batch_rows):
+            yield [self.searcher.doc(address).to_dict() for address in ordered[first : first + batch_rows]]
 
     def _range(self, predicate: Expression | None) -> Any | None:
         """What the engine can leave out by itself: a range of a column of whole numbers. The predicate decides."""

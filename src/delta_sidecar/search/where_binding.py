@@ -26,6 +26,7 @@ from delta_sidecar.predicates.expression import (
     columns_of,
 )
 from delta_sidecar.predicates.like import ANY, like_tokens
+from delta_sidecar.search.analyzers import MOST_RAW_BYTES
 from delta_sidecar.search.match_plan import (
     AllOf,
     Always,
@@ -40,10 +41,13 @@ from delta_sidecar.search.match_plan import (
     Present,
 )
 from delta_sidecar.search.split_fields import BOOLEAN, FLOAT, KEYWORD, STORED, TEXT, SplitField, SplitFields
+from delta_sidecar.values.types import DataType
 
 LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
 _ORDER: Final = {"=": (0,), "<": (-1,), "<=": (-1, 0), ">": (1,), ">=": (0, 1), "!=": (-1, 1)}
+_ALIKE: Final = (frozenset({"byte", "short", "integer", "long"}), frozenset({"float", "double"}))
+"""Types whose values are the same in the index."""
 _SPECIAL: Final = frozenset("\\.+*?()|[]{}^$#&-~")
 
 
@@ -85,7 +89,8 @@ class _Where:
             case In(column, values):
                 return self._one_of(column, values)
             case Like(column, pattern, escape):
-                return Matching(self._keyword(column, "LIKE").engine_name, like_terms(pattern, escape))
+                keyword = self._keyword(column, "LIKE")
+                return Matching(keyword.engine_name, like_regex(_short(column, pattern), escape))
             case CompareColumns():
                 raise QueryError(f"{expression} compares two columns; splits look up values only")
 
@@ -113,7 +118,7 @@ class _Where:
         if field.kind in (TEXT, KEYWORD):
             if op != "=":
                 raise QueryError(f"{column} {op} …: texts are looked up as a whole, without an order; use = or LIKE")
-            return Lookup(self._keyword(column, op).engine_name, (str(value),))
+            return Lookup(self._keyword(column, op).engine_name, (_short(column, str(value)),))
         if field.kind == BOOLEAN:
             assert isinstance(value, bool)
             kept = tuple(flag for flag in (False, True) if (flag > value) - (flag < value) in _ORDER[op])
@@ -131,7 +136,8 @@ class _Where:
     def _one_of(self, column: Column, values: Sequence[Value]) -> Plan:
         field = self._field(column)
         if field.kind in (TEXT, KEYWORD):
-            return Lookup(self._keyword(column, "IN").engine_name, tuple(map(str, values)))
+            texts = tuple(_short(column, str(value)) for value in values)
+            return Lookup(self._keyword(column, "IN").engine_name, texts)
         if field.kind in (BOOLEAN, FLOAT):
             return AnyOf(tuple(self._compared(column, "=", value) for value in values))
         numbers = sorted({value for value in values if isinstance(value, int) and LEAST <= value <= MOST})
@@ -157,6 +163,7 @@ class _Where:
             raise QueryError(
                 f"{column} is not indexed in these splits, so rows cannot be left out by it; indexed: {known}"
             )
+        check_type(field, column.type)
         return field
 
     def _keyword(self, column: Column, op: str) -> SplitField:
@@ -164,6 +171,37 @@ class _Where:
         if field.kind != KEYWORD or field.analyzer != "raw":
             raise QueryError(f"{column} {op} …: {column} is divided into words, so {op} cannot be answered; {_HOW}")
         return field
+
+
+def check_type(field: SplitField, now: DataType) -> None:
+    """Refuse a column whose type has changed since it was indexed: its values mean something else now.
+
+    Args:
+        field: The column as the splits index it.
+        now: Its type in the table.
+
+    Raises:
+        QueryError: It was of another type. Whole numbers of other widths are the same numbers, and so are floats.
+    """
+    name = str(now)
+    if name != field.type and not any({name, field.type} <= alike for alike in _ALIKE):
+        raise QueryError(
+            f"the column {field.name} was {field.type} when it was indexed and is {name} now, so the splits cannot "
+            "answer for it; build the companion anew: delete it, and follow the table again"
+        )
+
+
+def _short(column: Column, text: str) -> str:
+    """A text that can be a term of the index."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise QueryError(f"the value {text[:20]!r} for {column} is not valid Unicode; no text of a table is") from None
+    if size > MOST_RAW_BYTES:
+        raise QueryError(
+            f"the value {text[:20]!r}… for {column} has {size:,} bytes; values of up to {MOST_RAW_BYTES:,} are indexed"
+        )
+    return text
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
@@ -198,12 +236,12 @@ def _floats(field: SplitField, op: str, value: float) -> Plan:
     return Interval(field.engine_name, low, high)
 
 
-def like_terms(pattern: str, escape: str) -> str:
+def like_regex(pattern: str, escape: str) -> str:
     """The engine's regular expression of a LIKE pattern."""
     tokens = like_tokens(pattern, escape)
-    return "(?s)" + "".join((".*" if wild == ANY else ".") if wild else quoted(text) for wild, text in tokens)
+    return "(?s)" + "".join((".*" if wild == ANY else ".") if wild else escaped(text) for wild, text in tokens)
 
 
-def quoted(text: str) -> str:
+def escaped(text: str) -> str:
     """A text as a regular expression of the engine that matches nothing else."""
     return "".join(f"\\{c}" if c in _SPECIAL else c for c in text)
