@@ -80,7 +80,8 @@ typedef int32_t (*delta_file_callback)(const delta_file *file, void *user);
 /* One call for each file. */
 int32_t delta_scan_lazy(const char *table, const char *options_json, delta_file_callback callback, void *user);
 
-/* The same, file by file at the caller's pace: `*file` is NULL at the end. Closing a scan ends its reading. */
+/* The same, file by file at the caller's pace: `*file` is NULL at the end. After an error, each
+   later call gives the same error: open the scan again. Closing a scan ends its reading. */
 typedef struct delta_scan delta_scan;
 int32_t delta_scan_open(const char *table, const char *options_json, delta_scan **scan);
 int32_t delta_scan_next(delta_scan *scan, const delta_file **file);

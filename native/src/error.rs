@@ -31,6 +31,11 @@ impl Error {
     pub fn new(code: Code, message: impl Into<String>) -> Error {
         Error { code, message: message.into() }
     }
+
+    /// The store did not answer, or refused to: this says nothing of the file that was asked for.
+    pub fn is_of_the_store(&self) -> bool {
+        matches!(self.code, Code::Io | Code::Credentials)
+    }
 }
 
 impl fmt::Display for Error {

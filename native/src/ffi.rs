@@ -141,6 +141,8 @@ pub struct Handle {
     buffers: Buffers,
     vector: Vector,
     file: File,
+    /// What the call before ended with. The scan is not whole then: going on would leave out files.
+    failed: Option<Error>,
 }
 
 impl Handle {
@@ -159,11 +161,22 @@ impl Handle {
         let mut root = Vec::new();
         scan.location.file_uri("x", &mut root);
         root.pop();
-        Box::new(Handle { scan, rows: None, buffers: Buffers { root, ..Buffers::default() }, vector, file })
+        Box::new(Handle { scan, rows: None, buffers: Buffers { root, ..Buffers::default() }, vector, file, failed: None })
     }
 
-    /// The next file; null at the end. It is valid until the next call.
+    /// The next file; null at the end. It is valid until the next call. After an error, every call gives that error.
     fn next(&mut self) -> Result<*const File> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        // Stays where the call panics.
+        self.failed = Some(Error::new(Code::Internal, "a call before this one failed"));
+        let found = self.next_file();
+        self.failed = found.as_ref().err().cloned();
+        found
+    }
+
+    fn next_file(&mut self) -> Result<*const File> {
         loop {
             if self.rows.as_ref().is_none_or(|rows| rows.row == rows.batch.num_rows()) {
                 self.rows = self.scan.next()?.map(Rows::new);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::actions::lines_of;
-use crate::checkpoint;
+use crate::checkpoint::{self, State};
 use crate::error::{fail, Code, Result};
+use crate::schema::Metadata;
 use crate::store::{Meta, Store, LOG};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -112,24 +113,31 @@ pub fn commit_path(version: i64) -> String {
 }
 
 /// The id of the newest `metaData` action at or before a version, in the log itself; None if it cannot be found.
-pub fn table_id(store: &Store, listing: &Listing, version: i64) -> Option<String> {
+pub fn table_id(store: &Store, listing: &Listing, version: i64) -> Result<Option<String>> {
     let base = listing.checkpoints.range(..=version).next_back().map(|(version, _)| *version);
     let first = base.map_or(0, |base| base + 1);
     if !listing.has_commits(first, version) {
-        return None;
+        return Ok(None);
     }
     for commit in (first..=version).rev() {
-        let bytes = store.get(&commit_path(commit)).ok()??;
+        let Some(bytes) = store.get(&commit_path(commit))? else { return Ok(None) };
         let mut found = None;
         for line in lines_of(&bytes, "") {
-            found = line.ok()?.meta_data.map(|metadata| metadata.id).or(found);
+            let Ok(line) = line else { return Ok(None) };
+            found = line.meta_data.map(|metadata| metadata.id).or(found);
         }
         if let Some(id) = found {
-            return id;
+            return Ok(id);
         }
     }
-    let files = listing.checkpoints.get(&base?)?;
-    files.iter().find_map(|files| checkpoint::state(store, files).ok()?.metadata?.id)
+    for files in base.and_then(|base| listing.checkpoints.get(&base)).into_iter().flatten() {
+        match checkpoint::state(store, files) {
+            Err(error) if error.is_of_the_store() => return Err(error),
+            Ok(State { metadata: Some(Metadata { id: Some(id), .. }), .. }) => return Ok(Some(id)),
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 /// The version to read.

@@ -206,37 +206,41 @@ fn unquoted(etag: &str) -> &str {
 
 impl Manifest {
     /// Why the index is not that of this table; None if it is.
-    pub fn unbound(&self, store: &Store, listing: &Listing) -> Option<&'static str> {
+    pub fn why_not_bound(&self, store: &Store, listing: &Listing) -> Result<Option<&'static str>> {
         if let Some(listed) = listing.commits.get(&self.version) {
-            let Some(commit) = &self.commit else { return Some("its build saw no commit file, and there is one") };
-            let Ok(meta) = store.described(listed) else { return Some("the commit file cannot be looked at") };
+            let Some(commit) = &self.commit else { return Ok(Some("its build saw no commit file, and there is one")) };
+            let meta = match store.described(listed) {
+                Err(error) if error.is_of_the_store() => return Err(error),
+                Err(_) => return Ok(Some("the commit file of its version is gone")),
+                Ok(meta) => meta,
+            };
             if meta.size != Some(commit.size) {
-                return Some("the commit file of its version has another size");
+                return Ok(Some("the commit file of its version has another size"));
             }
             let is_same = match (&commit.etag, &meta.etag) {
                 (Some(built), Some(now)) => unquoted(built) == unquoted(now),
                 _ => meta.modified == Some(commit.modified),
             };
             if is_same {
-                return None;
+                return Ok(None);
             }
             if listing.from > 0 {
-                return Some("its commit file was copied, and the log was not listed whole");
+                return Ok(Some("its commit file was copied, and the log was not listed whole"));
             }
             if let Some(crc32) = commit.crc32 {
-                match store.get(&commit_path(self.version)) {
-                    Ok(Some(bytes)) if crc32fast::hash(&bytes) == crc32 => {}
-                    _ => return Some("the commit file of its version has other bytes"),
+                match store.get(&commit_path(self.version))? {
+                    Some(bytes) if crc32fast::hash(&bytes) == crc32 => {}
+                    _ => return Ok(Some("the commit file of its version has other bytes")),
                 }
             }
         }
         if listing.from > 0 {
-            return Some("its commit file is gone, and the log was not listed whole");
+            return Ok(Some("its commit file is gone, and the log was not listed whole"));
         }
-        match table_id(store, listing, self.version) {
+        Ok(match table_id(store, listing, self.version)? {
             Some(id) if id == self.table_id => None,
             Some(_) => Some("it belongs to a table with another id"),
             None => Some("the table's id at its version cannot be found"),
-        }
+        })
     }
 }

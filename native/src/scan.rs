@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use crate::actions::{Add, Replay};
-use crate::checkpoint::{self, Adds};
+use crate::checkpoint::{self, Adds, State};
 use crate::error::{corrupt, fail, Code, Error, Result};
 use crate::index_scan::{Index, IndexScan, Manner, Scene};
 use crate::keys::KeyMaker;
@@ -42,7 +42,7 @@ pub struct Request {
 
 enum Base {
     Index(Arc<Index>),
-    Checkpoint(i64, Checkpoint),
+    Checkpoint(i64, Checkpoint, Arc<State>),
     Nothing,
 }
 
@@ -144,10 +144,7 @@ impl Scan {
     fn state_of_base(&self) -> Result<(Option<Protocol>, Option<Metadata>)> {
         Ok(match &self.base {
             Base::Index(index) => (Some(index.manifest.protocol.clone()), Some(index.manifest.metadata.clone())),
-            Base::Checkpoint(_, files) => {
-                let state = checkpoint::state(&self.store, files)?;
-                (state.protocol, state.metadata)
-            }
+            Base::Checkpoint(_, _, state) => (state.protocol.clone(), state.metadata.clone()),
             Base::Nothing => (None, None),
         })
     }
@@ -188,10 +185,16 @@ impl Scan {
                     after_failed = failed == Some((version, checkpoint));
                     continue;
                 }
-                let usable = self.listing.has_commits(version + 1, self.version) && checkpoint::state(&self.store, checkpoint).is_ok();
-                if usable {
-                    self.base = Base::Checkpoint(version, checkpoint.clone());
-                    return self.replay_down_to(version + 1, Vec::new());
+                if !self.listing.has_commits(version + 1, self.version) {
+                    continue;
+                }
+                match checkpoint::state(&self.store, checkpoint) {
+                    Ok(state) => {
+                        self.base = Base::Checkpoint(version, checkpoint.clone(), Arc::new(state));
+                        return self.replay_down_to(version + 1, Vec::new());
+                    }
+                    Err(error) if error.is_of_the_store() => return Err(error),
+                    Err(_) => {}
                 }
             }
         }
@@ -209,7 +212,7 @@ impl Scan {
         let live = std::mem::take(&mut self.replay.live);
         self.queue(live)?;
         self.of_base = 0;
-        self.source = self.source_of_base()?;
+        self.source = self.source_of_base();
         Ok(())
     }
 
@@ -225,12 +228,12 @@ impl Scan {
         self.predicate.as_ref().is_none_or(|predicate| AddFacts::may_match(predicate, add))
     }
 
-    fn source_of_base(&self) -> Result<Source> {
-        Ok(match &self.base {
+    fn source_of_base(&self) -> Source {
+        match &self.base {
             Base::Index(index) => Source::Index(Box::new(IndexScan::new(index.clone(), self.predicate.as_ref(), self.manner))),
-            Base::Checkpoint(_, files) => Source::Checkpoint(Adds::new(files, &checkpoint::state(&self.store, files)?, self.columns_with_bounds())),
+            Base::Checkpoint(_, files, state) => Source::Checkpoint(Adds::new(files, state, self.columns_with_bounds())),
             Base::Nothing => Source::Nothing,
-        })
+        }
     }
 
     fn columns_with_bounds(&self) -> Vec<Vec<String>> {
@@ -320,7 +323,7 @@ impl Scan {
             self.listing = Listing::new(self.store.list_log("")?, 0);
         }
         let failed = match &self.base {
-            Base::Checkpoint(version, files) => Some((*version, files.clone())),
+            Base::Checkpoint(version, files, _) => Some((*version, files.clone())),
             _ => None,
         };
         self.next_log_base(failed.as_ref().map(|(version, files)| (*version, files)))?;
@@ -329,7 +332,7 @@ impl Scan {
 
     /// The base is read once more, as far as it came, for the keys of its files.
     fn hide_what_was_given(&mut self, error: Error) -> Result<()> {
-        let mut again = self.source_of_base()?;
+        let mut again = self.source_of_base();
         let mut left = self.of_base;
         let mut keys: Vec<Box<[u8]>> = Vec::new();
         while left > 0 {
@@ -470,7 +473,7 @@ fn checked_index(store: &Store, listing: &Listing, version: i64, (built, directo
     if let Some(missing) = listing.missing_commit(built + 1, version) {
         return corrupt(format!("commit {missing} after it is missing"));
     }
-    if let Some(reason) = manifest.unbound(store, listing) {
+    if let Some(reason) = manifest.why_not_bound(store, listing)? {
         return corrupt(reason);
     }
     let schema = Schema::new(&manifest.protocol, &manifest.metadata)?;
