@@ -407,8 +407,9 @@ def repair_table(place: Place, whole: bool, dry_run: bool) -> None:
     facts += [
         ("would remove" if dry_run else "removed", f"{lost.reason} ({lost.rows or 0:,} rows)") for lost in done.lost
     ]
+    facts += [("kept", one.reason) for one in done.unknown]
     facts += [("version", str(done.version))] if done.version is not None else []
-    place.tell(done, facts or [("removed", "nothing")])
+    place.tell(done, facts)
 
 
 def fetch(place: Place, where: str | None, cache: str | None, budget: str | None) -> None:
