@@ -29,15 +29,17 @@ from delta_sidecar.search import (  # noqa: E402
     SplitFields,
     build_splits,
     create_table,
+    doctor,
     merge_splits,
     overwrite,
+    repair,
     replace,
 )
 from delta_sidecar.search.split_merging import plan_merges  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import log_lines  # noqa: E402
-from tests.search.made import schema  # noqa: E402
+from tests.search.made import flipped, schema  # noqa: E402
 
 CHOICES: dict[str, Any] = {"text": ["body"], "key": ["id"], "time": "ts", "filters": ["host", "ratio"]}
 
@@ -250,6 +252,18 @@ def test_a_damaged_split_is_skipped_counted_and_cools_down(tmp_path: Path) -> No
     assert len(opened.splits()) == 3
     assert merge_splits(table).merged == 0
     assert SearchTable(table).version == opened.version
+
+
+def test_a_split_with_a_damaged_list_is_not_merged(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(3):
+        build_splits(log_lines(20, first=20 * number), table, **CHOICES)
+    damaged = SearchTable(table).splits()[1].path
+    flipped(table / damaged, b".pos", -1)
+    assert [damaged in problem for problem in doctor(table).problems] == [True]
+    assert merge_splits(table).skipped == (damaged,)
+    assert [lost.path for lost in repair(table).lost] == [damaged]
+    assert SearchTable(table).count("*") == 40
 
 
 def test_a_merge_by_partition_and_in_a_dry_run(tmp_path: Path) -> None:

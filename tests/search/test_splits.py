@@ -27,6 +27,7 @@ from delta_sidecar.search.split_file import read_split_list, unpack_split  # noq
 from delta_sidecar.storage import Store, open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import SCHEMA, log_lines  # noqa: E402
+from tests.search.made import flipped  # noqa: E402
 
 ALL = SplitFields.choose(
     SCHEMA, text=["body"], key=["id"], time="ts", filters=["host", "ratio", "ok", "day"], stored=["body"]
@@ -169,6 +170,23 @@ def test_damage_is_found(store: Store, split: Split, tmp_path: Path, damage: str
         cache.open_split(store, split)
     assert cache.size == 0
     assert [name for name in (tmp_path / "cache").iterdir() if not name.name.startswith(".")] == []
+
+
+NAMES = [(b".pos", -1), (b".fast", 1), (b".fieldnorm", -2), (b".idx", 1), (b".term", -1), (b".store", 1)]
+
+
+@pytest.mark.parametrize(("wanted", "at"), [*NAMES, (b"meta.json", 0), (b'"start":', 8)])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_damage_in_the_list_of_files(store: Store, split: Split, wanted: bytes, at: int, is_older: bool) -> None:
+    path = Path(str(store.local_path(split.path)))
+    if is_older:
+        path.write_bytes(path.read_bytes().replace(b'"listChecksum"', b'"lostChecksum"'))
+    read_split_list(store, split.path, split)
+    flipped(path, wanted, at)
+    if is_older and wanted == b'"start":':
+        return
+    with pytest.raises(CorruptDataError, match="list of files|cannot be in it"):
+        read_split_list(store, split.path, split)
 
 
 def test_a_split_is_unpacked_once(store: Store, split: Split, tmp_path: Path) -> None:
