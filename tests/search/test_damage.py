@@ -90,10 +90,8 @@ def test_nothing_is_deleted_by_a_log_that_lost_lines(tmp_path: Path) -> None:
     (tmp_path / "a.split").write_bytes(b"x" * 10)
     (tmp_path / LOG / f"{1:020d}.json").write_bytes(b"")
     found = doctor(tmp_path)
-    assert found.problems == (
-        f"version 1 cannot be read: {LOG}/{1:020d}.json is empty: what this version added or removed is lost; "
-        "restore the file",
-    )
+    (problem,) = found.problems
+    assert problem.startswith(f"version 1 cannot be read: {LOG}/{1:020d}.json is empty: ")
     with pytest.raises(CorruptLogError, match="is empty"):
         purge(tmp_path, now_ms=FAR)
     assert (tmp_path / "a.split").exists()

@@ -185,7 +185,7 @@ def test_damage_in_the_list_of_files(store: Store, split: Split, wanted: bytes, 
     flipped(path, wanted, at)
     if is_older and wanted == b'"start":':
         return
-    with pytest.raises(CorruptDataError, match="list of files|cannot be in it"):
+    with pytest.raises(CorruptDataError, match=r"list of files|cannot be in it"):
         read_split_list(store, split.path, split)
 
 

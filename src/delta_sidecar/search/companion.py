@@ -32,6 +32,7 @@ from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.building import ENGINES, Choices, fields_of, prepare_table
+from delta_sidecar.search.column_types import changed_columns
 from delta_sidecar.search.options import SearchOptions
 from delta_sidecar.search.split_merging import linked, merged_facts, merged_index
 from delta_sidecar.search.split_rolls import ROWS
@@ -196,6 +197,12 @@ class Companion:
         rows = None if any(count is None for count in counts) else sum(count or 0 for count in counts)
         gone = len(self.indexed - set(self.files))
         return Lag(self._table.version(), len(missing), rows, gone)
+
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """What the table no longer has as the companion indexes it; then `follow` refuses to go on."""
+        names = fields_of(self._search).names
+        return tuple(changed_columns(self._search.schema(), self._table.schema(), names))
 
     def live(self, keys: Sequence[int], rows: Sequence[int]) -> NDArray[np.bool_]:
         """Which hits are rows of the table: their file is live, and its deletion vector does not have them.
