@@ -20,6 +20,7 @@ from delta_sidecar import (  # noqa: E402
     ConflictError,
     InputError,
     OptionError,
+    StorageError,
     UnknownColumnError,
     UnsupportedFeatureError,
     UnsupportedTypeError,
@@ -30,6 +31,8 @@ from delta_sidecar.search import (  # noqa: E402
     SplitCache,
     SplitFields,
     build_splits,
+    checkpoint,
+    clean_log,
     create_table,
     doctor,
     merge_splits,
@@ -41,7 +44,7 @@ from delta_sidecar.search.split_merging import plan_merges  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import log_lines  # noqa: E402
-from tests.search.made import flipped, schema  # noqa: E402
+from tests.search.made import FAR, flipped, schema  # noqa: E402
 
 CHOICES: dict[str, Any] = {"text": ["body"], "key": ["id"], "time": "ts", "filters": ["host", "ratio"]}
 
@@ -453,3 +456,36 @@ def test_a_table_whose_numbers_are_not_listed_goes_on(tmp_path: Path) -> None:
     assert SearchTable(tmp_path).search("id:7").to_table()["id"].to_pylist() == [7]
     with pytest.raises(UnsupportedFeatureError, match="in another way"):
         build_splits(rows, tmp_path, text=["body"], key=["id"], filters=["host"])
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_number_of_a_batch_outlives_its_splits(tmp_path: Path, late: bool) -> None:
+    table = tmp_path / "logs"
+    build_splits(log_lines(10), table, **CHOICES, app_id="app", batch_id=3)
+    build_splits(log_lines(10, first=10), table, mode="overwrite")
+    checkpoint(table)
+    if late:
+        # A later checkpoint, for which the removal is too old to be kept.
+        build_splits(log_lines(10, first=20), table, options={"logRetention.duration": 0})
+        checkpoint(table, options={"logRetention.duration": 0})
+        assert b'"remove":[]' in max((table / "_transaction_log").glob("*.checkpoint.json")).read_bytes()
+    assert clean_log(table, now_ms=FAR).deleted
+    assert build_splits(log_lines(10), table, app_id="app", batch_id=3).is_repeated
+    assert not build_splits(log_lines(10), table, app_id="app", batch_id=4).is_repeated
+
+
+def test_a_merge_that_others_are_always_faster_than(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "logs"
+    for number in range(2):
+        build_splits(log_lines(5, first=5 * number), table, **CHOICES)
+
+    def conflict(*_: Any, **__: Any) -> None:
+        raise ConflictError("another writer removed it")
+
+    def refuse(*_: Any) -> None:
+        raise StorageError("no permission to delete")
+
+    monkeypatch.setattr("delta_sidecar.search.split_merging.replace", conflict)
+    monkeypatch.setattr("delta_sidecar.storage.local.LocalStore.delete", refuse)
+    with pytest.raises(ConflictError, match="faster in each of 20 rounds; run it again"):
+        merge_splits(table)

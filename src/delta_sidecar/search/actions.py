@@ -122,6 +122,13 @@ class ActionLine(Struct, gc=False):
     commitInfo: Wire | None = None
 
 
+APPLICATION: Final = "appId"
+BATCH: Final = "batchId"
+"""What `commitInfo` says of a batch of an application."""
+BATCH_TAG: Final = "sidecar.batch."
+"""Before the name of the application, in the tags of a split: the number of the batch."""
+
+
 class CommitActions(Struct):
     """The actions of one version file. Of actions on the same split, the last counts."""
 
@@ -178,6 +185,20 @@ def to_wire(action: Split | RemovedSplit | MergeSkip) -> Wire:
         name: value for name, value in values.items() if name in always or (value is not None and value is not False)
     }
     return {**known, **extra}
+
+
+def batches_of(actions: Iterable[Split | RemovedSplit], info: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """The highest number of each application whose batches some splits are of, or a `commitInfo` names."""
+    found: dict[str, int] = {}
+    for action in actions:
+        for name, text in (action.tags or {}).items():
+            if name.startswith(BATCH_TAG) and text is not None and text.isdigit():
+                application = name.removeprefix(BATCH_TAG)
+                found[application] = max(int(text), found.get(application, -1))
+    application, number = (info or {}).get(APPLICATION), (info or {}).get(BATCH)
+    if isinstance(application, str) and isinstance(number, int):
+        found[application] = max(number, found.get(application, -1))
+    return found
 
 
 SEAL: Final = "sidecar.following"

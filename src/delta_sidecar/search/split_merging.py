@@ -7,6 +7,7 @@ replaces its inputs. If one of them was removed meanwhile, what is there then is
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,8 @@ from delta_sidecar.storage.store import Store
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
+
+_log = logging.getLogger(__name__)
 
 TARGET: Final = 1 << 30
 MOST_SEGMENTS: Final = 100
@@ -196,6 +199,11 @@ class _Merging:
                     done.append(inputs)
             if self.conflicts == before or left == 0:
                 break
+        else:
+            raise ConflictError(
+                f"{self.store.root_uri} was merged in part, {self.merged} splits into {self.added}: others were "
+                f"faster in each of {_ROUNDS} rounds; run it again"
+            )
         return MergeReport(
             self.merged, self.added, tuple(self.skipped), self.conflicts, self.version, planned=tuple(done)
         )
@@ -224,9 +232,8 @@ class _Merging:
         try:
             commit = replace(self.store, paths, [result], options=self.options)
         except ConflictError:
-            # Never committed, so nobody knows of the file.
             self.conflicts += 1
-            self.store.delete(result.path)
+            delete_uncommitted(self.store, [result])
             return None
         self.merged += len(inputs)
         self.added += 1
@@ -239,6 +246,15 @@ class _Merging:
         except ConflictError:
             return
         self.skipped.append(split.path)
+
+
+def delete_uncommitted(store: Store, splits: Iterable[Split]) -> None:
+    """Delete files that no version names, as far as the store lets us; `purge` deletes the others later."""
+    for split in splits:
+        try:
+            store.delete(split.path)
+        except StorageError as error:
+            _log.warning("%s of %s was not committed, and not deleted: %s", split.path, store.root_uri, error)
 
 
 def linked(store: Store, splits: Sequence[Split], folder: Path) -> tuple[list[Split], list[tuple[Split, str]]]:

@@ -509,6 +509,7 @@ def write_checkpoint(state: SearchState, options: SearchOptions, large: int = LA
         removed,
         now,
         as_parquet,
+        state.batches,
     )
     try:
         store.put_if_absent(checkpoint_path(version, as_parquet), data)
