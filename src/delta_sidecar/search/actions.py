@@ -195,9 +195,9 @@ def batches_of(actions: Iterable[Split | RemovedSplit], info: Mapping[str, Any] 
             if name.startswith(BATCH_TAG) and text is not None and text.isdigit():
                 application = name.removeprefix(BATCH_TAG)
                 found[application] = max(int(text), found.get(application, -1))
-    application, number = (info or {}).get(APPLICATION), (info or {}).get(BATCH)
-    if isinstance(application, str) and isinstance(number, int):
-        found[application] = max(number, found.get(application, -1))
+    named, number = (info or {}).get(APPLICATION), (info or {}).get(BATCH)
+    if isinstance(named, str) and isinstance(number, int):
+        found[named] = max(number, found.get(named, -1))
     return found
 
 

@@ -25,7 +25,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.batches import add_batch, last_batch
-from delta_sidecar.search.column_types import as_known, changed_columns
+from delta_sidecar.search.column_types import ChangedColumn, as_known, changed_columns
 from delta_sidecar.search.options import SearchOptions
 from delta_sidecar.search.split_fields import FIELDS, SplitFields, engine
 from delta_sidecar.search.split_pruning import TIME_COLUMN
@@ -266,10 +266,10 @@ def prepare_table(
     return existing
 
 
-def _does_not_fit(change: str, table: SearchTable, companion: bool) -> DeltaSidecarError:
+def _does_not_fit(change: ChangedColumn, table: SearchTable, companion: bool) -> DeltaSidecarError:
     if companion:
         return UnsupportedFeatureError(f"{change}; {ANEW.format(uri=table.uri)}")
-    return InputError(f"{change}, which {table.uri} indexes; cast or add it, or build another search table")
+    return InputError(f"{table.uri}: {change}; {change.remedy}, or build another search table")
 
 
 def _created(

@@ -4,7 +4,7 @@ on its way in is refused before anything is written."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +28,27 @@ def holds(known: DataType, given: DataType) -> bool:
     return str(known) == str(given) or str(given) == "void" or str(given) in _HELD.get(str(known), ())
 
 
-def changed_columns(known: StructType, given: StructType, names: Iterable[str]) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class ChangedColumn:
+    """A column that a source does not have as the table has it."""
+
+    name: str
+    known: str
+    """Its type in the table."""
+    given: str | None
+    """Its type in the source; None if it is gone."""
+
+    def __str__(self) -> str:
+        if self.given is None:
+            return f"the source has no column {self.name!r}, which is indexed"
+        return f"the column {self.name} of the source is {self.given}, and was {self.known} when the table was made"
+
+    @property
+    def remedy(self) -> str:
+        return "add it" if self.given is None else f"cast it to {self.known}"
+
+
+def changed_columns(known: StructType, given: StructType, names: Iterable[str]) -> Iterator[ChangedColumn]:
     """What a source does not have as a table has it: columns that are gone, or of a type that does not fit.
 
     Args:
@@ -39,9 +59,9 @@ def changed_columns(known: StructType, given: StructType, names: Iterable[str]) 
     for name in names:
         before, now = known.find(name), given.find(name)
         if now is None:
-            yield f"the source has no column {name!r}"
+            yield ChangedColumn(name, "" if before is None else str(before.type), None)
         elif before is not None and not holds(before.type, now.type):
-            yield f"the column {name} of the source is {now.type}, and was {before.type} when the table was made"
+            yield ChangedColumn(name, str(before.type), str(now.type))
 
 
 def as_known(known: StructType, given: StructType) -> StructType:

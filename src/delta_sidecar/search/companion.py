@@ -39,7 +39,7 @@ from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.building import ENGINES, Choices, fields_of, prepare_table
-from delta_sidecar.search.column_types import changed_columns
+from delta_sidecar.search.column_types import ChangedColumn, changed_columns
 from delta_sidecar.search.options import SearchOptions
 from delta_sidecar.search.split_merging import delete_uncommitted, linked, merged_facts, merged_index
 from delta_sidecar.search.split_rolls import ROWS
@@ -208,7 +208,7 @@ class Companion:
         return Lag(self._table.version(), len(missing), rows, gone)
 
     @cached_property
-    def changed(self) -> tuple[str, ...]:
+    def changed(self) -> tuple[ChangedColumn, ...]:
         """What the table no longer has as the companion indexes it; then `follow` refuses to go on."""
         names = fields_of(self._search).names
         return tuple(changed_columns(self._search.schema(), self._table.schema(), names))
