@@ -6,6 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,6 +17,9 @@ from deltalake import write_deltalake
 
 pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
+from delta_sidecar import StoreUnavailableError
+from delta_sidecar.cli.splits import FollowOrder, Place, follow_table
+from delta_sidecar.search import FollowReport
 from tests.cli.running import assert_refused, invoke
 from tests.search.lines import log_lines
 from tests.search.test_building import ids
@@ -123,3 +129,27 @@ def test_options_of_a_stream_that_do_not_go_together(tmp_path: Path, options: li
     done = invoke("splits", "build", tmp_path, tmp_path / "logs", "--text", "body", *options)
     assert done.code == 2
     assert problem in done.err
+
+
+def test_following_goes_on_when_a_store_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    stop = threading.Event()
+
+    @contextmanager
+    def stopped() -> Iterator[threading.Event]:
+        yield stop
+
+    def follow(*_: object, **__: object) -> FollowReport:
+        calls.append(stop.is_set())
+        if len(calls) == 1:
+            raise StoreUnavailableError("the store did not answer")
+        stop.set()
+        return FollowReport(1, 1)
+
+    monkeypatch.setattr("delta_sidecar.cli.splits.stopped_by_signals", stopped)
+    monkeypatch.setattr("delta_sidecar.cli.splits.follow", follow)
+    follow_table(FollowOrder(Place(str(tmp_path)), interval=0.01))
+    assert len(calls) == 2
+    calls.clear()
+    with pytest.raises(StoreUnavailableError):
+        follow_table(FollowOrder(Place(str(tmp_path)), once=True))

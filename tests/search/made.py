@@ -108,3 +108,12 @@ def paths(table: str | Store | SearchTable, version: int | None = None) -> set[s
     """The live splits of a table."""
     opened = table if isinstance(table, SearchTable) else SearchTable(table, version)
     return {split.path for split in opened.splits()}
+
+
+def flipped(path: Path, wanted: bytes, at: int) -> None:
+    """Change a bit in the list of files of a split."""
+    data = bytearray(path.read_bytes())
+    place = data.find(wanted, data.rfind(b'{"files"'))
+    assert place >= 0
+    data[place + at] ^= 1
+    path.write_bytes(data)

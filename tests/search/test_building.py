@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from delta_sidecar import (  # noqa: E402
     ConflictError,
     InputError,
     OptionError,
+    StorageError,
     UnknownColumnError,
     UnsupportedFeatureError,
     UnsupportedTypeError,
@@ -28,16 +31,20 @@ from delta_sidecar.search import (  # noqa: E402
     SplitCache,
     SplitFields,
     build_splits,
+    checkpoint,
+    clean_log,
     create_table,
+    doctor,
     merge_splits,
     overwrite,
+    repair,
     replace,
 )
 from delta_sidecar.search.split_merging import plan_merges  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import log_lines  # noqa: E402
-from tests.search.made import schema  # noqa: E402
+from tests.search.made import FAR, flipped, schema  # noqa: E402
 
 CHOICES: dict[str, Any] = {"text": ["body"], "key": ["id"], "time": "ts", "filters": ["host", "ratio"]}
 
@@ -142,7 +149,7 @@ def test_a_batch_is_added_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"text": ["host"]}, UnsupportedFeatureError, "other columns"),
+        ({"filters": ["host"]}, UnsupportedFeatureError, "other columns"),
         ({"analyzers": {"body": "raw"}}, UnsupportedFeatureError, "in another way"),
         ({"partition_columns": ["host"]}, UnsupportedFeatureError, "partitioned by nothing"),
         ({"mode": "upsert"}, OptionError, "upsert"),
@@ -156,6 +163,137 @@ def test_what_does_not_fit_the_table(tmp_path: Path, changes: dict[str, Any], er
     with pytest.raises(error, match=says):
         build_splits(log_lines(5), table, **{**CHOICES, **changes})
     assert SearchTable(table).version == 1
+
+
+MOMENT = datetime(2026, 1, 1, 5)
+REFUSED: list[tuple[str, Any, Any]] = [
+    ("short", pa.array([200], pa.int16()), pa.array([70_000], pa.int64())),
+    ("byte", pa.array([1], pa.int8()), pa.array([300], pa.int64())),
+    ("long", pa.array([1]), pa.array(["007"])),
+    ("long", pa.array([1]), pa.array([2.0])),
+    ("string", pa.array(["a"]), pa.array([5])),
+    ("date", pa.array([MOMENT.date()]), pa.array([MOMENT], pa.timestamp("us", "UTC"))),
+    ("timestamp", pa.array([MOMENT], pa.timestamp("us", "UTC")), pa.array([MOMENT.date()])),
+    ("timestamp", pa.array([MOMENT], pa.timestamp("us", "UTC")), pa.array([MOMENT])),
+    ("boolean", pa.array([True]), pa.array([7])),
+    ("float", pa.array([1.5], pa.float32()), pa.array([0.1])),
+    ("double", pa.array([1.5]), pa.array([2**53 + 1])),
+]
+
+
+@pytest.mark.parametrize("role", ["filters", "stored", "partition_columns"])
+@pytest.mark.parametrize(("known", "first", "second"), REFUSED)
+def test_a_type_that_does_not_fit_is_refused(tmp_path: Path, role: str, known: str, first: Any, second: Any) -> None:
+    if role == "partition_columns" and known in ("timestamp", "float", "double"):
+        return
+    table = tmp_path / "logs"
+    build_splits(pa.table({"body": ["w"], "c": first}), table, text=["body"], **{role: ["c"]})
+    with pytest.raises(InputError, match=f"the column c of the source is .*, and was {known} when"):
+        build_splits(pa.table({"body": ["w"], "c": second}), table)
+    with pytest.raises(InputError, match="the column c of the source"):
+        build_splits(pa.table({"body": ["w"], "c": second}), table, text=["body"], **{role: ["c"]})
+    assert len(list(table.rglob("*.split"))) == 1
+
+
+@pytest.mark.parametrize("role", ["filters", "stored", "partition_columns"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (pa.array([2**40]), pa.array([7], pa.int32())),
+        (pa.array([1.5]), pa.array([0.1], pa.float32())),
+        (pa.array([1.5]), pa.array([7], pa.int16())),
+        (pa.array(["a"]), pa.array(["b"], pa.string_view())),
+        (pa.array(["a"]), pa.array(["b"], pa.large_string()).dictionary_encode()),
+        (pa.array([MOMENT.date()]), pa.array([MOMENT.date()], pa.date64())),
+        (pa.array([1]), pa.nulls(1)),
+    ],
+)
+def test_a_narrower_type_fits(tmp_path: Path, role: str, first: pa.Array, second: pa.Array) -> None:
+    if role == "partition_columns" and pa.types.is_floating(first.type):
+        return
+    table = tmp_path / "logs"
+    chosen: dict[str, Any] = {"text": ["body"], "key": ["id"], role: ["c"]}
+    build_splits(pa.table({"id": [1], "body": ["w"], "c": first}), table, **chosen)
+    build_splits(pa.table({"id": [2], "body": ["w"], "c": second}), table, **chosen)
+    rows = {row["id"]: row["c"] for row in SearchTable(table).search("w").to_pylist()}
+    assert rows == {1: first[0].as_py(), 2: second[0].as_py()}
+
+
+@pytest.mark.parametrize("role", ["filters", "key", "stored", "partition_columns"])
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", None], pa.string_view()),
+        pa.array(["a", None], pa.large_string()),
+        pa.array([1.5, None], pa.float16()),
+    ],
+)
+def test_types_that_are_read_as_others(tmp_path: Path, role: str, column: pa.Array) -> None:
+    rows = pa.table({"body": ["w", "v"], "c": column})
+    if role == "partition_columns" and column.type == pa.float16():
+        return
+    build_splits(rows, tmp_path / "logs", text=["body"], **{role: ["c"]})
+    for word, value in zip(("w", "v"), column.to_pylist(), strict=True):
+        assert SearchTable(tmp_path / "logs").search(word).to_pylist()[0]["c"] == value
+
+
+def test_stored_floats_come_back(tmp_path: Path) -> None:
+    values = [math.inf, -math.inf, math.nan, 1.5, None]
+    rows = pa.table(
+        {
+            "id": range(5),
+            "one": values,
+            "list": [[value, 0.5] for value in values],
+            "struct": [{"a": value, "b": "NaN"} for value in values],
+            "map": pa.array([[("a", value)] for value in values], pa.map_(pa.string(), pa.float32())),
+        }
+    )
+    build_splits(rows, tmp_path / "logs", key=["id"], stored=["one", "list", "struct", "map"])
+    found = SearchTable(tmp_path / "logs").search("*").to_pylist()
+    found.sort(key=lambda row: row["id"])
+    assert repr([{name: row[name] for name in rows.column_names} for row in found]) == repr(rows.to_pylist())
+
+
+def test_an_empty_partition_value_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"body": ["a", "b", "c"], "part": ["x", "", None]})
+    with pytest.raises(InputError, match="the partition column part has an empty text"):
+        build_splits(rows, tmp_path / "logs", text=["body"], partition_columns=["part"])
+    assert SearchTable(tmp_path / "logs").splits() == []
+    build_splits(rows.slice(2), tmp_path / "logs")
+    assert SearchTable(tmp_path / "logs").count("*", "part IS NULL") == 1
+
+
+class Exported:
+    """Rows of another library, such as a DataFrame of Polars."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.schema = {"body": "String"}
+
+    def __arrow_c_stream__(self, wanted: object | None = None) -> object:
+        return self.rows.__arrow_c_stream__(wanted)
+
+
+def test_rows_of_other_libraries(tmp_path: Path) -> None:
+    build_splits(Exported(pa.table({"body": ["disk"]})), tmp_path / "logs", text=["body"])
+    assert SearchTable(tmp_path / "logs").count("disk") == 1
+    with pytest.raises(InputError, match="dict is no source"):
+        build_splits({"body": ["disk"]}, tmp_path / "logs", text=["body"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["score", "Highlight"])
+@pytest.mark.parametrize("role", ["text", "filters", "stored", "partition_columns"])
+def test_names_of_the_answer_are_refused(tmp_path: Path, name: str, role: str) -> None:
+    chosen: dict[str, Any] = {"text": ["body"], "key": ["id"]}
+    chosen[role] = [*chosen.get(role, ()), name]
+    with pytest.raises(OptionError, match=f"a column {name} cannot be in a search table"):
+        build_splits(pa.table({"id": [1], "body": ["w"], name: ["x"]}), tmp_path / "logs", **chosen)
+
+
+@pytest.mark.parametrize("role", ["filters", "key"])
+def test_a_text_that_is_a_filter_too_is_refused(tmp_path: Path, role: str) -> None:
+    with pytest.raises(OptionError, match="body is both a text and a key or filter"):
+        build_splits(pa.table({"body": ["w"]}), tmp_path / "logs", text=["body"], **{role: ["body"]})
 
 
 def test_tables_that_cannot_be_built(tmp_path: Path) -> None:
@@ -252,6 +390,18 @@ def test_a_damaged_split_is_skipped_counted_and_cools_down(tmp_path: Path) -> No
     assert SearchTable(table).version == opened.version
 
 
+def test_a_split_with_a_damaged_list_is_not_merged(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    for number in range(3):
+        build_splits(log_lines(20, first=20 * number), table, **CHOICES)
+    damaged = SearchTable(table).splits()[1].path
+    flipped(table / damaged, b".pos", -1)
+    assert [damaged in problem for problem in doctor(table).problems] == [True]
+    assert merge_splits(table).skipped == (damaged,)
+    assert [lost.path for lost in repair(table).lost] == [damaged]
+    assert SearchTable(table).count("*") == 40
+
+
 def test_a_merge_by_partition_and_in_a_dry_run(tmp_path: Path) -> None:
     table = tmp_path / "logs"
     for number in range(3):
@@ -314,3 +464,36 @@ def test_columns_in_another_order_are_the_same_choice(tmp_path: Path) -> None:
     build_splits(rows, tmp_path, **how)
     build_splits(rows.select(["body", "größe", "id"]), tmp_path, **how)
     assert SearchTable(tmp_path).count("größe:7 disk") == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_number_of_a_batch_outlives_its_splits(tmp_path: Path, late: bool) -> None:
+    table = tmp_path / "logs"
+    build_splits(log_lines(10), table, **CHOICES, app_id="app", batch_id=3)
+    build_splits(log_lines(10, first=10), table, mode="overwrite")
+    checkpoint(table)
+    if late:
+        # A later checkpoint, for which the removal is too old to be kept.
+        build_splits(log_lines(10, first=20), table, options={"logRetention.duration": 0})
+        checkpoint(table, options={"logRetention.duration": 0})
+        assert b'"remove":[]' in max((table / "_transaction_log").glob("*.checkpoint.json")).read_bytes()
+    assert clean_log(table, now_ms=FAR).deleted
+    assert build_splits(log_lines(10), table, app_id="app", batch_id=3).is_repeated
+    assert not build_splits(log_lines(10), table, app_id="app", batch_id=4).is_repeated
+
+
+def test_a_merge_that_others_are_always_faster_than(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "logs"
+    for number in range(2):
+        build_splits(log_lines(5, first=5 * number), table, **CHOICES)
+
+    def conflict(*_: Any, **__: Any) -> None:
+        raise ConflictError("another writer removed it")
+
+    def refuse(*_: Any) -> None:
+        raise StorageError("no permission to delete")
+
+    monkeypatch.setattr("delta_sidecar.search.split_merging.replace", conflict)
+    monkeypatch.setattr("delta_sidecar.storage.local.LocalStore.delete", refuse)
+    with pytest.raises(ConflictError, match="faster in each of 20 rounds; run it again"):
+        merge_splits(table)

@@ -25,6 +25,7 @@ from delta_sidecar import (  # noqa: E402
 )
 from delta_sidecar.search import (  # noqa: E402
     Companion,
+    CompanionSearch,
     SplitCache,
     build_splits,
     follow,
@@ -179,3 +180,25 @@ def test_at_another_place_and_what_is_refused(table: Path, tmp_path: Path) -> No
     nothing, is_live = rows_of_hits(companion, [1], [1], ["id"])
     assert (nothing.num_rows, is_live.tolist()) == (0, [False])
     assert companion.live([], []).dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("known", "columns"),
+    [
+        ("n of the source is string, and was long", {"body": ["disk"], "n": ["01"]}),
+        ("n of the source is double, and was long", {"body": ["disk"], "n": [1.5]}),
+        ("the source has no column 'n'", {"body": ["disk"]}),
+    ],
+)
+def test_a_table_that_changed_a_column(tmp_path: Path, known: str, columns: dict[str, Any]) -> None:
+    table = str(tmp_path / "events")
+    write_deltalake(table, pa.table({"body": ["disk"], "n": [1]}))
+    follow(table, text=["body"], filters=["n"])
+    assert CompanionSearch(table).notes == ()
+    write_deltalake(table, pa.table(columns), mode="overwrite", schema_mode="overwrite")
+    for choices in ({}, {"text": ["body"], "filters": ["n"]}):
+        with pytest.raises(UnsupportedFeatureError, match=f"{known}.*; delete the companion at .*_search"):
+            follow(table, **choices)
+    (note,) = CompanionSearch(table).notes
+    assert known in note
+    assert "rows that came since are not found; delete the companion at" in note

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar import DeltaSidecarError
-from delta_sidecar.search import SearchTable, append, checkpoint, create_table, replace
+from delta_sidecar import CorruptLogError, DeltaSidecarError
+from delta_sidecar.search import SearchTable, append, checkpoint, create_table, doctor, purge, replace
 from tests.properties.settings import examples
-from tests.search.made import LOG, SCHEMA, V0, paths, splits
+from tests.search.made import FAR, LOG, SCHEMA, V0, HandMade, added, paths, splits, version_path
 from tests.search.states import TheirTable, entry, state_path
 
 CUTS = examples(40)
@@ -67,12 +67,49 @@ def test_states(tmp_path: Path, damaged: str) -> None:
 
 
 def test_version_files(tmp_path: Path) -> None:
-    """A line that is whole says nothing of those after it, so only a cut within one is noticed."""
+    """The first line says what follows it, so that a cut is noticed wherever it is."""
+    create_table(tmp_path, SCHEMA)
+    append(tmp_path, splits("a.split", "b.split"))
+    append(tmp_path, splits("c.split"))
+    path = tmp_path / LOG / f"{1:020d}.json"
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert outcomes(tmp_path, path) == {None}
+    for length in range(len(lines)):
+        path.write_bytes(b"".join(lines[:length]))
+        with pytest.raises(CorruptLogError, match="is empty" if not length else f"holds {length - 1} of 2 actions"):
+            paths(str(tmp_path))
+    path.write_bytes(b"".join(lines).replace(b"b.split", b"d.split"))
+    with pytest.raises(CorruptLogError, match="not those that were written"):
+        paths(str(tmp_path))
+
+
+def test_nothing_is_deleted_by_a_log_that_lost_lines(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     append(tmp_path, splits("a.split"))
-    path = tmp_path / LOG / f"{1:020d}.json"
-    line = len(path.read_bytes().splitlines()[0])
-    for length in cut(path):
-        if 0 < length < line:
-            with pytest.raises(DeltaSidecarError, match="line 1: not an action of the log"):
-                paths(str(tmp_path))
+    append(tmp_path, splits("b.split"))
+    (tmp_path / "a.split").write_bytes(b"x" * 10)
+    (tmp_path / LOG / f"{1:020d}.json").write_bytes(b"")
+    found = doctor(tmp_path)
+    (problem,) = found.problems
+    assert problem.startswith(f"version 1 cannot be read: {LOG}/{1:020d}.json is empty: ")
+    with pytest.raises(CorruptLogError, match="is empty"):
+        purge(tmp_path, now_ms=FAR)
+    assert (tmp_path / "a.split").exists()
+
+
+def test_files_of_other_writers_say_nothing_of_their_lines(tmp_path: Path) -> None:
+    made = HandMade(tmp_path).put(1, added("a.split"), added("b.split"))
+    assert paths(made.uri) == {"a.split", "b.split"}
+    made.put(1, added("a.split"))
+    assert paths(made.uri) == {"a.split"}
+    made.file(version_path(1), b"")
+    with pytest.raises(CorruptLogError, match="is empty"):
+        paths(made.uri)
+
+
+def test_a_gap_is_a_finding(tmp_path: Path) -> None:
+    create_table(tmp_path, SCHEMA)
+    for name in "abcd":
+        append(tmp_path, splits(f"{name}.split"))
+    (tmp_path / version_path(2)).unlink()
+    assert doctor(tmp_path).problems == ("version 2 is missing from the log; restore what is gone",)

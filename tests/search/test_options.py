@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from delta_sidecar import OptionError
-from delta_sidecar.search import SearchOptions, SearchTable, append, create_table
+from delta_sidecar.search import SearchOptions, SearchTable, append, checkpoint, clean_log, create_table
+from delta_sidecar.search.table import present_ms
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.stores import CountingStore
 from tests.search.made import SCHEMA, HandMade, added, splits
@@ -117,3 +119,28 @@ def test_the_timeout_goes_to_the_store() -> None:
         module.store_of("s3://b/t", {"region": "x"}, settings)
         module.store_of("s3://b/t", None, SearchOptions())
     assert seen == [{"timeout": "5s", "region": "x"}, None]
+
+
+def test_ready_settings_leave_the_others_to_the_table() -> None:
+    table = {"logRetention.duration": "7776000000", "checkpoint.parallelism": "4"}
+    found = SearchOptions.of(SearchOptions(parallelism=16), table)
+    assert (found.parallelism, found.log_retention) == (16, timedelta(days=90))
+    default = SearchOptions(timedelta(days=30))
+    for ready in (
+        default,
+        pickle.loads(pickle.dumps(default)),
+        SearchOptions.of({"logRetention.duration": 2592000000}),
+    ):
+        assert SearchOptions.of(ready, table).log_retention == timedelta(days=30)
+        assert SearchOptions.of(ready, table).parallelism == 4
+    assert SearchOptions.of(SearchOptions()) == SearchOptions()
+
+
+def test_a_table_is_cleaned_by_its_own_retention(tmp_path: Path) -> None:
+    create_table(tmp_path, SCHEMA, configuration={"logRetention.duration": str(90 * 86_400_000)})
+    append(tmp_path, splits("a.split"))
+    append(tmp_path, splits("b.split"))
+    checkpoint(tmp_path)
+    later = present_ms() + 60 * 86_400_000
+    assert clean_log(tmp_path, options=SearchOptions(parallelism=16), now_ms=later).deleted == ()
+    assert clean_log(tmp_path, options=SearchOptions(log_retention=timedelta(days=30)), now_ms=later).deleted

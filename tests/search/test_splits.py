@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from pathlib import Path
@@ -13,7 +15,14 @@ import pytest
 
 tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
-from delta_sidecar import CorruptDataError, InputError, MissingDataError, OptionError, UnknownColumnError  # noqa: E402
+from delta_sidecar import (  # noqa: E402
+    CorruptDataError,
+    InputError,
+    MissingDataError,
+    OptionError,
+    StorageError,
+    UnknownColumnError,
+)
 from delta_sidecar.search import (  # noqa: E402
     SearchTable,
     Split,
@@ -23,10 +32,12 @@ from delta_sidecar.search import (  # noqa: E402
     append,
     create_table,
 )
+from delta_sidecar.search.split_cache import _key  # noqa: E402
 from delta_sidecar.search.split_file import read_split_list, unpack_split  # noqa: E402
 from delta_sidecar.storage import Store, open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import SCHEMA, log_lines  # noqa: E402
+from tests.search.made import flipped  # noqa: E402
 
 ALL = SplitFields.choose(
     SCHEMA, text=["body"], key=["id"], time="ts", filters=["host", "ratio", "ok", "day"], stored=["body"]
@@ -171,6 +182,23 @@ def test_damage_is_found(store: Store, split: Split, tmp_path: Path, damage: str
     assert [name for name in (tmp_path / "cache").iterdir() if not name.name.startswith(".")] == []
 
 
+NAMES = [(b".pos", -1), (b".fast", 1), (b".fieldnorm", -2), (b".idx", 1), (b".term", -1), (b".store", 1)]
+
+
+@pytest.mark.parametrize(("wanted", "at"), [*NAMES, (b"meta.json", 0), (b'"start":', 8)])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_damage_in_the_list_of_files(store: Store, split: Split, wanted: bytes, at: int, is_older: bool) -> None:
+    path = Path(str(store.local_path(split.path)))
+    if is_older:
+        path.write_bytes(path.read_bytes().replace(b'"listChecksum"', b'"lostChecksum"'))
+    read_split_list(store, split.path, split)
+    flipped(path, wanted, at)
+    if is_older and wanted == b'"start":':
+        return
+    with pytest.raises(CorruptDataError, match=r"list of files|cannot be in it"):
+        read_split_list(store, split.path, split)
+
+
 def test_a_split_is_unpacked_once(store: Store, split: Split, tmp_path: Path) -> None:
     cache = SplitCache(tmp_path / "cache")
     gate = threading.Barrier(8)
@@ -229,3 +257,50 @@ def test_a_remote_split_is_fetched_in_few_requests(tmp_path: Path) -> None:
     unpack_split(counting, read_split_list(counting, split.path, split), folder)
     assert tantivy.Index.open(str(folder)).searcher().num_docs == 1000
     assert sum(counting.counts().values()) == 2
+
+
+def test_other_processes_find_a_remote_split(split: Split) -> None:
+    def key(endpoint: str, **more: str) -> str:
+        given = {"region": "r", "access_key_id": "a", "secret_access_key": "b", "allow_http": "true", **more}
+        return _key(open_store("s3://bucket/logs", {"endpoint_url": endpoint, **given}), split)
+
+    here = key("http://127.0.0.1:1")
+    assert key("http://127.0.0.1:1", timeout="7s") == here
+    assert key("http://127.0.0.1:2") != here
+
+
+def test_a_disk_that_is_full(store: Store, split: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rename(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(StorageError, match=r"No space left on device.*name another directory"):
+        SplitCache(tmp_path / "cache").open_split(store, split)
+
+
+def test_what_is_being_unpacked_counts(store: Store, split: Split, tmp_path: Path) -> None:
+    other = made(store, log_lines(500, first=5000))
+    sizes = [read_split_list(store, one.path, one).size for one in (split, other)]
+    cache = SplitCache(tmp_path / "cache", budget=sum(sizes))
+    cache.open_split(store, split)
+    (tmp_path / "cache" / f".draft-{sizes[1]}").mkdir()
+    cache.open_split(store, other)
+    assert not cache.holds(store, split)
+
+
+def test_threads_wait_for_each_other(tmp_path: Path) -> None:
+    cache = SplitCache(tmp_path / "cache")
+    inside: list[int] = []
+    most: list[int] = []
+
+    def enter(number: int) -> None:
+        with cache._alone("key"):
+            inside.append(number)
+            most.append(len(inside))
+            time.sleep(0.005)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(enter, range(40)))
+    assert max(most) == 1
+    assert cache._opening == {}

@@ -14,14 +14,16 @@ from delta_sidecar.search import (
     SplitCache,
     build_splits,
     checkpoint,
+    clean_log,
     doctor,
     drop_partitions,
     merge_splits,
     prewarm,
+    purge,
     repair,
 )
 from tests.search.lines import log_lines
-from tests.search.made import version_path
+from tests.search.made import FAR, version_path
 from tests.search.test_building import CHOICES, ids
 
 
@@ -100,3 +102,32 @@ def test_a_checkup(table: Path) -> None:
     checkpoint(table)
     (table / version_path(0)).unlink()
     assert any("version 0" in problem for problem in doctor(table).problems)
+
+
+def test_a_split_of_a_newer_layout_is_kept(tmp_path: Path) -> None:
+    table = tmp_path / "logs"
+    build_splits(log_lines(10), table, **CHOICES)
+    split = SearchTable(table).splits()[0]
+    data = bytearray((table / split.path).read_bytes())
+    data[(split.footerStartOffset or 0) + 4] = 2
+    (table / split.path).write_bytes(data)
+    done = repair(table, whole=True)
+    assert (done.lost, done.version, [one.path for one in done.unknown]) == ((), None, [split.path])
+    assert [one.path for one in SearchTable(table).splits()] == [split.path]
+    assert any("use a newer version" in problem for problem in doctor(table).problems)
+
+
+def test_what_a_merge_leaves(table: Path) -> None:
+    merge_splits(table)
+    (text,) = doctor(table).advice
+    assert "10 splits" in text
+    assert "of older versions, which the log keeps for 30 days" in text
+    assert "purge --log" in text
+    (table / "stray.split").write_bytes(b"x")
+    assert "1 split" in doctor(table).advice[1]
+    assert "in no version" in doctor(table).advice[1]
+    assert purge(table, now_ms=FAR).deleted == ("stray.split",)
+    checkpoint(table)
+    clean_log(table, now_ms=FAR)
+    assert len(purge(table, now_ms=FAR).deleted) == 10
+    assert doctor(table).advice == ()

@@ -55,7 +55,7 @@ def test_every_version_has_the_files_of_its_workflow(table: str) -> None:
 
 def test_an_overwrite_removes_and_adds_in_one_version(table: str) -> None:
     names = [next(iter(line)) for line in lines_of(table, 3)]
-    assert names == ["remove"] * 3 + ["add", "commitInfo"]
+    assert names == ["commitInfo", *["remove"] * 3, "add"]
 
 
 def test_a_merge_changes_no_data(table: str) -> None:

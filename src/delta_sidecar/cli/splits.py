@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ from click.exceptions import Exit
 from delta_sidecar.cli.failures import UNEXPECTED
 from delta_sidecar.cli.output import write_facts, write_json, write_table
 from delta_sidecar.cli.progress import Progress
-from delta_sidecar.errors import OptionError
+from delta_sidecar.errors import ConflictError, OptionError, StoreUnavailableError
 from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.ingest_job import bytes_of
 from delta_sidecar.pipeline.session import spark_session
@@ -31,6 +32,8 @@ from delta_sidecar.search.transactions import checkpoint, upgrade_protocol
 from delta_sidecar.search.upkeep import doctor, drop_partitions, prewarm, repair
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.texts import counted, sized
+
+_log = logging.getLogger(__name__)
 
 _AGE = re.compile(r"(\d+)\s*([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -226,22 +229,35 @@ class FollowOrder:
 
 
 def follow_table(order: FollowOrder) -> None:
-    """Bring a companion in step, once or until stopped. Between the rounds it only looks for a new version."""
+    """Bring a companion in step, once or until stopped. Between the rounds it only looks for a new version. Neither a
+    store that does not answer for a while nor faster writers end it."""
     with Progress() as progress, stopped_by_signals() as stop:
+        if order.once:
+            _follow_round(order, progress, None)
+            return
         known: int | None = None
         while True:
-            version = (
-                known if order.once else DeltaTable(order.place.table, None, order.place.storage_options).version()
-            )
-            if known is None or version != known:
-                progress.say("comparing the table with its companion")
-                done = _followed(order, progress)
-                known = done.table_version
-                if order.once or done.added or done.removed:
-                    order.place.tell(done, _follow_facts(done))
-            if order.once or stop.wait(order.interval):
+            try:
+                known = _follow_round(order, progress, known)
+                progress.say(f"in step with version {known}, waiting for the next")
+            except (StoreUnavailableError, ConflictError) as error:
+                _log.warning("%s; trying again in %g s", error, order.interval)
+                progress.say(f"waiting, because {error}")
+            if stop.wait(order.interval):
                 return
-            progress.say(f"in step with version {known}, waiting for the next")
+
+
+def _follow_round(order: FollowOrder, progress: Progress, known: int | None) -> int:
+    """Follow the table if it has another version than the one that is known; the version that is known then."""
+    if known is not None:
+        version = DeltaTable(order.place.table, None, order.place.storage_options).version()
+        if version == known:
+            return known
+    progress.say("comparing the table with its companion")
+    done = _followed(order, progress)
+    if order.once or done.added or done.removed:
+        order.place.tell(done, _follow_facts(done))
+    return done.table_version
 
 
 def _followed(order: FollowOrder, progress: Progress) -> FollowReport:
@@ -407,8 +423,9 @@ def repair_table(place: Place, whole: bool, dry_run: bool) -> None:
     facts += [
         ("would remove" if dry_run else "removed", f"{lost.reason} ({lost.rows or 0:,} rows)") for lost in done.lost
     ]
+    facts += [("kept", one.reason) for one in done.unknown]
     facts += [("version", str(done.version))] if done.version is not None else []
-    place.tell(done, facts or [("removed", "nothing")])
+    place.tell(done, facts)
 
 
 def fetch(place: Place, where: str | None, cache: str | None, budget: str | None) -> None:

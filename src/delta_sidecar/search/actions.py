@@ -6,6 +6,7 @@ kept in `extra`, and written again wherever the action is.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -121,6 +122,13 @@ class ActionLine(Struct, gc=False):
     commitInfo: Wire | None = None
 
 
+APPLICATION: Final = "appId"
+BATCH: Final = "batchId"
+"""What `commitInfo` says of a batch of an application."""
+BATCH_TAG: Final = "sidecar.batch."
+"""Before the name of the application, in the tags of a split: the number of the batch."""
+
+
 class CommitActions(Struct):
     """The actions of one version file. Of actions on the same split, the last counts."""
 
@@ -179,11 +187,54 @@ def to_wire(action: Split | RemovedSplit | MergeSkip) -> Wire:
     return {**known, **extra}
 
 
+def batches_of(actions: Iterable[Split | RemovedSplit], info: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """The highest number of each application whose batches some splits are of, or a `commitInfo` names."""
+    found: dict[str, int] = {}
+    for action in actions:
+        for name, text in (action.tags or {}).items():
+            if name.startswith(BATCH_TAG) and text is not None and text.isdigit():
+                application = name.removeprefix(BATCH_TAG)
+                found[application] = max(int(text), found.get(application, -1))
+    named, number = (info or {}).get(APPLICATION), (info or {}).get(BATCH)
+    if isinstance(named, str) and isinstance(number, int):
+        found[named] = max(number, found.get(named, -1))
+    return found
+
+
+SEAL: Final = "sidecar.following"
+"""The entry of our `commitInfo`, which is the first line, that says what follows it."""
+
+
+class _Seal(Struct):
+    actions: int
+    crc32: int
+
+
+class _Followed:
+    """Blocks of a version file, and the checksum of what follows its first line."""
+
+    def __init__(self, blocks: Iterable[bytes]) -> None:
+        self._blocks = blocks
+        self.crc32 = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        is_first = True
+        for block in self._blocks:
+            following = block[block.find(b"\n") + 1 or len(block) :] if is_first else block
+            self.crc32 = zlib.crc32(following, self.crc32)
+            is_first = False
+            yield block
+
+
 def commit_actions(blocks: Iterable[bytes], path: str) -> CommitActions:
-    """All actions of a version file."""
+    """All actions of a version file. A file without any, or with fewer or others than its first line says, is broken:
+    a file that was cut at the end of a line would pass for a smaller commit."""
     found = CommitActions([], [], [], [], [])
     files: dict[str, Split | RemovedSplit] = {}
-    for lines in decode_lines(blocks, ActionLine, path):
+    followed = _Followed(blocks)
+    count = 0
+    for lines in decode_lines(followed, ActionLine, path):
+        count += len(lines)
         for line in lines:
             if line.add is not None:
                 added = from_wire(Split, line.add, path)
@@ -199,14 +250,39 @@ def commit_actions(blocks: Iterable[bytes], path: str) -> CommitActions:
                 found.metadatas.append(line.metaData)
             elif line.commitInfo is not None:
                 found.info = line.commitInfo
+    if count == 0:
+        raise CorruptLogError(f"{path} is empty: what this version added or removed is lost; restore the file")
+    _check_seal((found.info or {}).pop(SEAL, None), count - 1, followed.crc32, path)
     found.adds = [file for file in files.values() if isinstance(file, Split)]
     found.removes = [file for file in files.values() if isinstance(file, RemovedSplit)]
     return found
 
 
+def _check_seal(wire: Any, actions: int, crc32: int, path: str) -> None:
+    """Compare what follows the first line with what it says; other writers say nothing."""
+    if wire is None:
+        return
+    try:
+        seal = msgspec.convert(wire, _Seal)
+    except msgspec.ValidationError as error:
+        raise CorruptLogError(f"{path}: its first line is broken ({error}); restore the file") from None
+    if seal.actions != actions:
+        raise CorruptLogError(f"{path} holds {actions} of {seal.actions} actions; restore the file")
+    if seal.crc32 != crc32:
+        raise CorruptLogError(f"the actions in {path} are not those that were written; restore the file")
+
+
 def encode_lines(actions: Sequence[tuple[str, Wire]]) -> bytes:
     """Actions as lines of a version file, each with its name."""
     return b"".join(msgspec.json.encode({name: wire}) + b"\n" for name, wire in actions)
+
+
+def encode_commit(info: Mapping[str, Any], actions: Sequence[tuple[str, Wire]]) -> bytes:
+    """A version file: `commitInfo` with the number and the checksum of the actions, then these. It is the first line,
+    so that a file that was cut still says what it held."""
+    lines = encode_lines(actions)
+    seal = _Seal(len(actions), zlib.crc32(lines))
+    return encode_lines([("commitInfo", {**info, SEAL: msgspec.to_builtins(seal)})]) + lines
 
 
 class SplitKeys:

@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from delta_sidecar.errors import InputError, OptionError, TableNotFoundError, UnsupportedFeatureError
+from delta_sidecar.errors import (
+    DeltaSidecarError,
+    InputError,
+    OptionError,
+    TableNotFoundError,
+    UnsupportedFeatureError,
+)
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.batches import add_batch, last_batch
+from delta_sidecar.search.column_types import ChangedColumn, as_known, changed_columns
 from delta_sidecar.search.options import SearchOptions
 from delta_sidecar.search.split_fields import FIELDS, SplitFields, engine
 from delta_sidecar.search.split_pruning import TIME_COLUMN
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
 
 MODES: Final = ("append", "overwrite")
 ENGINES: Final = ("auto", "process", "spark")
+ANEW: Final = "delete the companion at {uri}, and follow the table again with the choices of columns"
+"""What to do with a companion whose table has changed."""
 PROCESS_ROWS: Final = 2_000_000
 """The most rows that the engine `auto` builds in this process."""
 
@@ -114,7 +123,8 @@ def build_splits(
     """Index rows into splits, and add these to a search table in one commit. A table that is not there is created.
 
     Args:
-        source: Arrow rows, a Spark DataFrame, or the location of a Delta table or of Parquet files.
+        source: Arrow rows, a DataFrame with Arrow's C stream (Polars, pandas), a Spark DataFrame, or the location of a
+            Delta table or of Parquet files. The types of its columns must fit those of the table.
         table: The location of the search table.
         text: Columns of texts to search in. This and the other choices of columns are made when the table is created;
             later they can be left out, and must not differ.
@@ -239,7 +249,12 @@ def prepare_table(
     except TableNotFoundError:
         existing = _created(store, schema, chosen, properties, companion)
     fields = fields_of(existing)
-    if chosen.is_given and not _choose(schema, chosen, existing.partition_columns, companion).is_like(fields):
+    columns = existing.schema()
+    names = [*fields.names, *existing.partition_columns]
+    for change in changed_columns(columns, schema, names):
+        raise _does_not_fit(change, existing, companion)
+    chosen_now = as_known(columns, schema)
+    if chosen.is_given and not _choose(chosen_now, chosen, existing.partition_columns, companion).is_like(fields):
         raise UnsupportedFeatureError(
             f"the search table at {store.root_uri} indexes other columns, or in another way ({_words(fields)}); "
             "leave the choices out, or build another table"
@@ -248,10 +263,13 @@ def prepare_table(
         raise UnsupportedFeatureError(
             f"the search table at {store.root_uri} is partitioned by {existing.partition_columns or 'nothing'}"
         )
-    missing = [name for name in [*fields.names, *existing.partition_columns] if schema.find(name) is None]
-    if missing:
-        raise InputError(f"the source has no column {missing[0]!r}, which {store.root_uri} indexes")
     return existing
+
+
+def _does_not_fit(change: ChangedColumn, table: SearchTable, companion: bool) -> DeltaSidecarError:
+    if companion:
+        return UnsupportedFeatureError(f"{change}; {ANEW.format(uri=table.uri)}")
+    return InputError(f"{table.uri}: {change}; {change.remedy}, or build another search table")
 
 
 def _created(
@@ -368,10 +386,13 @@ def _arrow(source: Any) -> RowsHere:
         given = source
         batches = given.to_batches() if isinstance(given, pa.Table) else [given]
         return RowsHere(table_schema(given.schema), lambda columns: (batch.select(columns) for batch in batches))
-    if not hasattr(source, "schema"):
-        raise InputError(
-            f"{type(source).__name__} is no source; give Arrow rows with a schema, a Spark DataFrame, or a location"
-        )
+    if not isinstance(getattr(source, "schema", None), pa.Schema):
+        if not hasattr(source, "__arrow_c_stream__"):
+            raise InputError(
+                f"{type(source).__name__} is no source; give Arrow rows with a schema, a DataFrame that Arrow can "
+                "read, a Spark DataFrame, or a location"
+            )
+        source = pa.RecordBatchReader.from_stream(source)
     return RowsHere(table_schema(source.schema), lambda columns: (batch.select(columns) for batch in source))
 
 

@@ -1,13 +1,14 @@
 """Checkpoints of a search table: all live splits of a version in one file.
 
-`{version}.checkpoint.json` is one JSON object of protocol, metadata, `add`, `mergeskip` and recent `remove`; note 004's
-has neither of the last two, and files of action lines are read, too. Tables with the feature `parquetCheckpoint` may
-have `{version}.checkpoint.parquet` instead: a row for each split, and the rest in the file's own metadata.
+`{version}.checkpoint.json` is one JSON object of protocol, metadata, `add`, `mergeskip`, recent `remove` and `batches`,
+the number of the last batch of each application; note 004's has none of the last three, and files of action lines are
+read, too. Tables with the feature `parquetCheckpoint` may have `{version}.checkpoint.parquet` instead: a row for each
+split, and the rest in the file's own metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -40,6 +41,8 @@ class _Rest(msgspec.Struct):
     remove: list[Wire] = []
     numFiles: int | None = None
     """How many splits it holds, so that a reader notices when some are missing."""
+    batches: dict[str, int] = {}
+    """The number of the last batch of each application."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class SplitCheckpoint:
     mergeskips: Sequence[Wire]
     removes: Sequence[Wire]
     path: str
+    batches: Mapping[str, int]
 
     @cached_property
     def splits(self) -> list[Split]:
@@ -117,6 +121,7 @@ def _from_json(data: bytes, version: int, path: str) -> SplitCheckpoint:
     text = b"".join(bytes(piece) for piece in unpack([data], path))
     found: dict[str, list[Wire]] = {"protocol": [], "metaData": [], "add": [], "mergeskip": [], "remove": []}
     count: int | None = None
+    batches: dict[str, int] = {}
     for content in _objects(text, path):
         for name, actions in found.items():
             given = content.get(name)
@@ -125,11 +130,21 @@ def _from_json(data: bytes, version: int, path: str) -> SplitCheckpoint:
                 raise CorruptLogError(f"{path}: {name} is not an action; restore the file")
             actions.extend(items)
         count = content.get("numFiles", count)
+        batches |= _batches(content.get("batches"), path)
     adds = found["add"]
     if count is not None and count != len(adds):
         raise CorruptLogError(f"{path} holds {len(adds)} splits and says {count}; restore the file")
     last = {name: actions[-1] if actions else {} for name, actions in found.items()}
-    return SplitCheckpoint(version, last["protocol"], last["metaData"], adds, found["mergeskip"], found["remove"], path)
+    return SplitCheckpoint(
+        version, last["protocol"], last["metaData"], adds, found["mergeskip"], found["remove"], path, batches
+    )
+
+
+def _batches(wire: Any, path: str) -> dict[str, int]:
+    try:
+        return msgspec.convert(wire or {}, dict[str, int])
+    except msgspec.ValidationError as error:
+        raise CorruptLogError(f"{path}: the numbers of batches are broken ({error}); restore the file") from None
 
 
 def _objects(text: bytes, path: str) -> list[Wire]:
@@ -159,7 +174,7 @@ def _from_parquet(data: bytes, version: int, path: str) -> SplitCheckpoint:
         raise CorruptLogError(f"{path} is not a checkpoint ({error}); restore the file") from None
     if rest.numFiles is not None and rest.numFiles != len(adds):
         raise CorruptLogError(f"{path} holds {len(adds)} splits and says {rest.numFiles}; restore the file")
-    return SplitCheckpoint(version, rest.protocol, rest.metaData, adds, rest.mergeskip, rest.remove, path)
+    return SplitCheckpoint(version, rest.protocol, rest.metaData, adds, rest.mergeskip, rest.remove, path, rest.batches)
 
 
 def encode_checkpoint(
@@ -171,6 +186,7 @@ def encode_checkpoint(
     removed: Iterable[RemovedSplit],
     now_ms: int,
     as_parquet: bool,
+    batches: Mapping[str, int],
 ) -> bytes:
     """The bytes of a checkpoint."""
     rest = _Rest(
@@ -181,11 +197,12 @@ def encode_checkpoint(
         [to_wire(skip) for skip in skips],
         [to_wire(gone) for gone in removed],
         len(splits),
+        dict(batches),
     )
     if as_parquet:
         return _to_parquet(rest, splits)
     wire = {"protocol": rest.protocol, "metaData": rest.metaData, "add": [to_wire(split) for split in splits]}
-    more = {"mergeskip": rest.mergeskip, "remove": rest.remove}
+    more = {"mergeskip": rest.mergeskip, "remove": rest.remove, "batches": rest.batches}
     return msgspec.json.encode({**wire, **more, "version": version, "timestamp": now_ms, "numFiles": len(splits)})
 
 

@@ -27,13 +27,21 @@ from delta_sidecar.data.data_files import FILE_COLUMNS, DataFile, DataFileList
 from delta_sidecar.data.deletion_vectors import ChosenRows, DeletedRows, deleted_rows_of
 from delta_sidecar.data.reader import RowReader
 from delta_sidecar.data.request import plan_request
-from delta_sidecar.errors import ConflictError, CorruptDataError, InputError, OtherTableError, TableNotFoundError
+from delta_sidecar.errors import (
+    ConflictError,
+    CorruptDataError,
+    InputError,
+    OptionError,
+    OtherTableError,
+    TableNotFoundError,
+)
 from delta_sidecar.flow.ordered import Ordered
 from delta_sidecar.log.file_keys import KeyMaker
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.building import ENGINES, Choices, fields_of, prepare_table
+from delta_sidecar.search.column_types import ChangedColumn, changed_columns
 from delta_sidecar.search.options import SearchOptions
-from delta_sidecar.search.split_merging import linked, merged_facts, merged_index
+from delta_sidecar.search.split_merging import delete_uncommitted, linked, merged_facts, merged_index
 from delta_sidecar.search.split_rolls import ROWS
 from delta_sidecar.search.split_writer import HEAP, SplitWriter, remove_folder, stored_split
 from delta_sidecar.search.state import SearchState
@@ -55,6 +63,8 @@ TABLE_URI: Final = "sidecar.companion.table"
 """The table properties that say whose companion a search table is."""
 PROCESS_ROWS: Final = 2_000_000
 _BATCH_ROWS: Final = 8192
+_ROW_BYTES: Final = 32
+"""Of a row in a Parquet file, at least about that."""
 _DEAD_SHARE: Final = 0.3
 """A split of which more documents than this belong to files that are gone is written anew without them."""
 _ATTEMPTS: Final = 20
@@ -196,6 +206,12 @@ class Companion:
         rows = None if any(count is None for count in counts) else sum(count or 0 for count in counts)
         gone = len(self.indexed - set(self.files))
         return Lag(self._table.version(), len(missing), rows, gone)
+
+    @cached_property
+    def changed(self) -> tuple[ChangedColumn, ...]:
+        """What the table no longer has as the companion indexes it; then `follow` refuses to go on."""
+        names = fields_of(self._search).names
+        return tuple(changed_columns(self._search.schema(), self._table.schema(), names))
 
     def live(self, keys: Sequence[int], rows: Sequence[int]) -> NDArray[np.bool_]:
         """Which hits are rows of the table: their file is live, and its deletion vector does not have them.
@@ -461,7 +477,7 @@ def follow(
         0
     """
     if engine not in ENGINES:
-        raise InputError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
+        raise OptionError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
     began = time.monotonic()
     chosen = Choices(text, key, time_column, filters, stored, analyzers)
     tell = progress or (lambda _: None)
@@ -520,8 +536,9 @@ class _Step:
             live.add(key)
             if key not in indexed:
                 missing.append(file)
-        gone = [split for split in splits if not any(key in live for key in self._sources(split))]
-        mostly = [split for split in splits if split not in gone and self._dead_share(split, live) > _DEAD_SHARE]
+        shares = [self._dead_share(split, live) for split in splits]
+        gone = [split for split, share in zip(splits, shares, strict=True) if share == 1]
+        mostly = [split for split, share in zip(splits, shares, strict=True) if _DEAD_SHARE < share < 1]
         groups = _groups(missing, rows_per_split)
         on_spark = engine == "spark" or (engine == "auto" and _count(missing) > PROCESS_ROWS)
         if groups:
@@ -533,13 +550,13 @@ class _Step:
         else:
             made = [self.indexed(group) for group in groups]
         kept = [self._without_dead(split, live) for split in mostly]
-        version = self._committed([*gone, *mostly], [*made, *(split for split in kept if split is not None)])
+        version = self._committed([*gone, *mostly], [*made, *kept])
         return FollowReport(
             self._table.version(),
             version,
             len(missing),
             sum(split.numRecords or 0 for split in made),
-            len(made) + sum(split is not None for split in kept),
+            len(made) + len(kept),
             len(gone) + len(mostly),
             len(indexed - live),
             conflicts,
@@ -553,12 +570,12 @@ class _Step:
     def _dead_share(self, split: Split, live: Set[int]) -> float:
         """The share of its files that are gone: about that of its documents."""
         keys = list(self._sources(split))
-        return sum(key not in live for key in keys) / max(1, len(keys))
+        return sum(key not in live for key in keys) / len(keys) if keys else 1
 
     def indexed(self, files: Sequence[DataFile]) -> Split:
         return index_files(self._table, self._search, files)
 
-    def _without_dead(self, split: Split, live: Set[int]) -> Split | None:
+    def _without_dead(self, split: Split, live: Set[int]) -> Split:
         """A split as it was, without the documents of files that are gone."""
         dead = [key for key in self._sources(split) if key not in live]
         folder = Path(tempfile.mkdtemp(prefix="companion-"))
@@ -591,8 +608,7 @@ class _Step:
         try:
             commit = replace(self._store, paths, added, data_change=True, info=info, check=check, options=self._options)
         except ConflictError:
-            for split in added:
-                self._store.delete(split.path)
+            delete_uncommitted(self._store, added)
             raise
         return commit.version
 
@@ -641,4 +657,5 @@ def _groups(files: Iterable[DataFile], rows_per_split: int) -> list[list[DataFil
 
 
 def _count(files: Iterable[DataFile]) -> int:
-    return sum(file.num_records or 0 for file in files)
+    """The rows of files; where the log does not say, about as many as their bytes can hold."""
+    return sum((file.size or 0) // _ROW_BYTES if file.num_records is None else file.num_records for file in files)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from delta_sidecar.errors import PositionError, TableNotFoundError
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.aggregations import count, histogram, top_terms
+from delta_sidecar.search.building import ANEW
 from delta_sidecar.search.companion import Companion, Lag
 from delta_sidecar.search.prepared_search import HitsOfSplit, PreparedSearch
 from delta_sidecar.search.query import Query
@@ -91,6 +92,9 @@ class CompanionSearch:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What is not found because it is not indexed yet; empty if the companion is in step."""
+        if changed := self._companion.changed:
+            anew = ANEW.format(uri=self._table.uri)
+            return (f"{changed[0]}, so rows that came since are not found; {anew}",)
         lag = self.lag()
         if lag.is_in_step:
             return ()

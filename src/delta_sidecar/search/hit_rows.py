@@ -134,6 +134,9 @@ def _of_json(value: Any, data_type: DataType) -> Any:
             return [_of_json(one, element) for one in value]
         case MapType(key, inner):
             return [(_of_json(name, key), _of_json(one, inner)) for name, one in value]
+        case PrimitiveType("float" | "double"):
+            # JSON has no infinity: such values are texts.
+            return float(value)
         case PrimitiveType("binary"):
             return base64.b64decode(value)
         case PrimitiveType("date"):

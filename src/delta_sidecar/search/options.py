@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -43,6 +43,13 @@ class SearchOptions:
     options."""
     checkpoint_interval: int = 10
     """`checkpoint.interval`: a commit whose version is a multiple of this writes a checkpoint."""
+    _given: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The settings that were named: the table's own count for the others."""
+
+    def __new__(cls, *args: Any, **given: Any) -> SearchOptions:
+        made = object.__new__(cls)
+        object.__setattr__(made, "_given", frozenset([*list(cls.__dataclass_fields__)[: len(args)], *given]))
+        return made
 
     @classmethod
     def of(
@@ -51,16 +58,18 @@ class SearchOptions:
         """The settings in effect: those given, then the table's configuration, then the defaults.
 
         Args:
-            options: Names and values, or ready settings. A name that is unknown is an error.
+            options: Names and values, or ready settings, of which those count that were named when they were made. A
+                name that is unknown is an error.
             configuration: The table's configuration; names that are no settings are ignored.
 
         Raises:
             OptionError: A name is unknown, or a value does not fit.
         """
-        if isinstance(options, SearchOptions):
-            return options
         known = {name: value for name, value in (configuration or {}).items() if _short(name) in _SETTINGS}
-        return cls()._with(known, "table property")._with(options or {}, "option")
+        of_table = cls()._with(known, "table property")
+        if isinstance(options, SearchOptions):
+            return of_table._changed({name: getattr(options, name) for name in options._given})
+        return of_table._with(options or {}, "option")
 
     def _with(self, values: Mapping[str, Any], source: str) -> SearchOptions:
         changes: dict[str, Any] = {}
@@ -74,7 +83,12 @@ class SearchOptions:
                 changes[field] = parse(value)
             except (ValueError, KeyError, OverflowError):
                 raise OptionError(f"{source} {name} is {value!r}; give {expected}") from None
-        return replace(self, **changes)
+        return self._changed(changes)
+
+    def _changed(self, changes: Mapping[str, Any]) -> SearchOptions:
+        changed = replace(self, **changes)
+        object.__setattr__(changed, "_given", self._given | set(changes))
+        return changed
 
     @property
     def commit_limits(self) -> CommitLimits:

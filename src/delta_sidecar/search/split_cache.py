@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from delta_sidecar.errors import CorruptDataError, OptionError
+from delta_sidecar.errors import CorruptDataError, OptionError, StorageError
 from delta_sidecar.search.actions import Split
 from delta_sidecar.search.split_fields import SplitFields, engine
 from delta_sidecar.search.split_file import read_split_list, unpack_split
 from delta_sidecar.search.table import path_below
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import HasPlace, Store
 
 BUDGET: Final = 10 << 30
 DIRECTORY: Final = "DELTA_SIDECAR_SPLIT_CACHE"
@@ -61,6 +61,14 @@ class CacheCounts:
     dropped: int = 0
 
 
+@dataclass(slots=True)
+class _Queue:
+    """Threads that want the same split."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
+
+
 class SplitCache:
     """Unpacked splits within a budget of bytes.
 
@@ -90,7 +98,7 @@ class SplitCache:
         self._made: Path | None = None
         self._budget = budget
         self._lock = threading.Lock()
-        self._opening: dict[str, threading.Lock] = {}
+        self._opening: dict[str, _Queue] = {}
         self._open: OrderedDict[str, OpenedSplit] = OrderedDict()
         self.counts = CacheCounts()
 
@@ -171,13 +179,16 @@ class SplitCache:
     def _alone(self, key: str) -> Iterator[None]:
         """One thread at a time for a split."""
         with self._lock:
-            lock = self._opening.setdefault(key, threading.Lock())
-        with lock:
-            try:
+            queue = self._opening.setdefault(key, _Queue())
+            queue.threads += 1
+        try:
+            with queue.lock:
                 yield
-            finally:
-                with self._lock:
-                    self._opening.pop(key, None)
+        finally:
+            with self._lock:
+                queue.threads -= 1
+                if not queue.threads:
+                    del self._opening[key]
 
     def _opened(self, store: Store, split: Split, key: str, fields: SplitFields | None) -> OpenedSplit:
         if fields is None or split.docMappingJson is not None:
@@ -207,14 +218,19 @@ class SplitCache:
 
     def _fetched(self, store: Store, split: Split, key: str) -> Path:
         listed = read_split_list(store, path_below(store, split.path), split)
-        self._make_room(listed.size, key)
-        draft = self.directory / f".{uuid.uuid4().hex}"
-        draft.mkdir()
+        # Its name says how many bytes it will have: others make room for it, too.
+        draft = self.directory / f".{uuid.uuid4().hex}-{listed.size}"
+        target = self.directory / f"{key}-{listed.size}"
         try:
+            draft.mkdir()
+            self._make_room(key)
             unpack_split(store, listed, draft)
-            target = self.directory / f"{key}-{listed.size}"
-            with suppress(OSError):
-                draft.rename(target)
+            _rename(draft, target)
+        except OSError as error:
+            raise StorageError(
+                f"{split.path} cannot be unpacked in {self.directory} ({error}); make room there, or name another "
+                f"directory with {DIRECTORY}"
+            ) from None
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         with self._lock:
@@ -222,16 +238,18 @@ class SplitCache:
             self.counts.fetched_bytes += listed.size
         return target
 
-    def _make_room(self, wanted: int, key: str) -> None:
+    def _make_room(self, key: str) -> None:
+        """Delete splits until those that stay and those that are being unpacked fit into the budget."""
         entries = _entries(self.directory)
         held = [(used, name) for name, used in entries if _is_split(name)]
-        size = sum(_size(name) for _, name in held)
+        drafts = [name for name, used in entries if _is_draft(name) and time.time() - used <= _OLD_DRAFT]
+        size = sum(_size(name) for _, name in held) + sum(map(_size, drafts))
         with self._lock:
             in_use = {name: number for number, name in enumerate(self._open)}
         # Those open in this process were used after all others.
         held.sort(key=lambda entry: (in_use.get(entry[1].partition("-")[0], -1), entry[0]))
         for _, name in held:
-            if size + wanted <= self._budget:
+            if size <= self._budget:
                 break
             if not name.startswith(key):
                 self._drop(name.partition("-")[0])
@@ -278,9 +296,23 @@ def _open(folder: Path, path: str, fields: SplitFields) -> OpenedSplit:
 
 
 def _key(store: Store, split: Split) -> str:
-    """What tells a split from all others: a name is never used twice, and the store says who may read it."""
-    named = f"{store.identity!r}\n{path_below(store, split.path)}\n{split.size}"
+    """What tells a split from all others, in every process: where it is, and what the log says of it."""
+    place = (store.place if isinstance(store, HasPlace) else None) or repr(store.identity)
+    named = f"{place}\n{path_below(store, split.path)}\n{split.size}\n{split.modificationTime}"
     return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+
+def _rename(draft: Path, target: Path) -> None:
+    """Put a directory in its place, unless another process has put the same there meanwhile."""
+    try:
+        draft.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def _is_draft(name: str) -> bool:
+    return name.startswith(".") and name.partition("-")[2].isdigit()
 
 
 def _is_split(name: str) -> bool:

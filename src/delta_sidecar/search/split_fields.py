@@ -36,6 +36,9 @@ PATH_FIELD: Final = "sidecar.path"
 ROW_FIELD: Final = "sidecar.row"
 """The fields of a companion's documents: which file of the table a row is in, and its number there."""
 
+ANSWER_COLUMNS: Final = frozenset({"score", "highlight"})
+"""Columns that answers have beside those of the rows."""
+
 TEXT: Final = "text"
 KEYWORD: Final = "keyword"
 INTEGER: Final = "integer"
@@ -194,6 +197,11 @@ class SplitFields:
             _resolved(columns, names) for names in (text, key, stored, [*filters, *([time] if time else [])])
         )
         parts = _resolved(columns, partition_columns)
+        _check_names({*texts, *keys, *kept, *more, *parts}, companion)
+        for name in sorted(texts & (keys | more)):
+            raise OptionError(
+                f"{name} is both a text and a key or filter; a text is found by its words: index a copy of it, too"
+            )
         how = {columns.resolve([name])[0].name: analyzer(given).name for name, given in (analyzers or {}).items()}
         for name in how:
             if name not in texts:
@@ -299,9 +307,7 @@ class SplitFields:
             index: The engine's `Index`.
         """
         for name in {field.analyzer for field in self.fields if field.analyzer is not None}:
-            found = analyzer(name)
-            found.register(index)
-            index.register_fast_field_tokenizer(found.tokenizer, found.engine())
+            analyzer(name).register(index)
 
 
 def engine() -> Any:
@@ -323,6 +329,14 @@ def _resolved(columns: StructType, names: Iterable[str]) -> set[str]:
         if sum(column.name == name for column in columns) > 1:
             raise UnknownColumnError(f"there are several columns {name!r}; rename one")
     return found
+
+
+def _check_names(names: Iterable[str], companion: bool) -> None:
+    """Refuse the names that columns of an answer have beside those of the rows. The rows of a companion's answer are
+    those of its table."""
+    for name in names:
+        if not companion and name.casefold() in ANSWER_COLUMNS:
+            raise OptionError(f"a column {name} cannot be in a search table: answers have one of that name; rename it")
 
 
 def _engine_name(name: str, number: int) -> str:

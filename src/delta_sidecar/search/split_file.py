@@ -1,8 +1,8 @@
 """The file of a split: the files of one index of the engine, one after the other, then a list of them.
 
 The layout is that of IndexTables' splits: after the files a list (magic, version, JSON), the length of the list, a
-cache for their reader, the length of the cache. Ours has no cache, and its list also has a checksum for each file. The
-list is found from the end of the file, or by the offsets that the log has.
+cache for their reader, the length of the cache. Ours has no cache, and its list also has a checksum for each file, and
+one of the list itself. The list is found from the end of the file, or by the offsets that the log has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
+from msgspec import structs
 
 from delta_sidecar.errors import CorruptDataError, MissingDataError, ObjectNotFoundError, UnsupportedFeatureError
 from delta_sidecar.search.actions import Split
@@ -35,6 +36,8 @@ _HELD: Final = 32 << 20
 """Bytes of a remote split that are held in memory while it is unpacked."""
 _CHUNK: Final = 1 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_PARTS: Final = frozenset({"fast", "fieldnorm", "idx", "pos", "store", "term"})
+"""Every segment has a file of each. The engine opens an index without some of them, and then finds less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,17 @@ class _Place(msgspec.Struct):
     end: int
 
 
-class _FileList(msgspec.Struct):
+class _FileList(msgspec.Struct, omit_defaults=True):
     files: dict[str, _Place]
     checksums: dict[str, int] = {}
+    listChecksum: int | None = None
+    """CRC-32 of the list without this; older splits have none."""
+
+    def sealed(self) -> _FileList:
+        return structs.replace(self, listChecksum=self.checksum())
+
+    def checksum(self) -> int:
+        return zlib.crc32(msgspec.json.encode(structs.replace(self, listChecksum=None)))
 
 
 # Writing.
@@ -98,7 +109,7 @@ def write_split_file(folder: Path, target: Path) -> SplitFooter:
                 checksums[file.name] = _copied(_chunks(source), sink)
             places[file.name] = _Place(start, sink.tell())
         footer_start = sink.tell()
-        listed = _MAGIC + _number(_VERSION) + msgspec.json.encode(_FileList(places, checksums))
+        listed = _MAGIC + _number(_VERSION) + msgspec.json.encode(_FileList(places, checksums).sealed())
         sink.write(listed + _number(len(listed)) + _number(0))
         end = sink.tell()
     return SplitFooter(footer_start, end)
@@ -182,8 +193,24 @@ def _listed(tail: bytes, size: int, path: str) -> SplitList:
         is_name = _NAME.fullmatch(name) and name not in (".", "..")
         if not is_name or not 0 <= place.start <= place.end <= size:
             raise CorruptDataError(f"{path} lists a file {name!r} that cannot be in it")
+    _check_list(listed, path)
     places = {name: ByteRange(place.start, place.end - place.start) for name, place in listed.files.items()}
     return SplitList(path, places, listed.checksums)
+
+
+def _check_list(listed: _FileList, path: str) -> None:
+    """A name or an offset that changed: no checksum of a file shows it. Lists of IndexTables have no checksums."""
+    if listed.listChecksum is not None and listed.listChecksum != listed.checksum():
+        raise CorruptDataError(f"{path} is damaged: its list of files is not as it was written")
+    if not listed.checksums:
+        return
+    parts: dict[str, set[str]] = {}
+    for name in listed.files.keys() - {META}:
+        segment, _, part = name.partition(".")
+        parts.setdefault(segment, set()).add(part)
+    is_whole = META in listed.files and all(part >= _PARTS for part in parts.values())
+    if not is_whole or listed.checksums.keys() != listed.files.keys():
+        raise CorruptDataError(f"{path} is damaged: its list of files is not complete")
 
 
 def unpack_split(store: Store, listed: SplitList, folder: Path) -> None:

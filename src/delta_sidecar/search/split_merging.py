@@ -7,6 +7,7 @@ replaces its inputs. If one of them was removed meanwhile, what is there then is
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,8 @@ from delta_sidecar.storage.store import Store
 
 if TYPE_CHECKING:
     from delta_sidecar.predicates.predicate_tuples import Filters
+
+_log = logging.getLogger(__name__)
 
 TARGET: Final = 1 << 30
 MOST_SEGMENTS: Final = 100
@@ -196,6 +199,11 @@ class _Merging:
                     done.append(inputs)
             if self.conflicts == before or left == 0:
                 break
+        else:
+            raise ConflictError(
+                f"{self.store.root_uri} was merged in part, {self.merged} splits into {self.added}: others were "
+                f"faster in each of {_ROUNDS} rounds; run it again"
+            )
         return MergeReport(
             self.merged, self.added, tuple(self.skipped), self.conflicts, self.version, planned=tuple(done)
         )
@@ -224,9 +232,8 @@ class _Merging:
         try:
             commit = replace(self.store, paths, [result], options=self.options)
         except ConflictError:
-            # Never committed, so nobody knows of the file.
             self.conflicts += 1
-            self.store.delete(result.path)
+            delete_uncommitted(self.store, [result])
             return None
         self.merged += len(inputs)
         self.added += 1
@@ -239,6 +246,15 @@ class _Merging:
         except ConflictError:
             return
         self.skipped.append(split.path)
+
+
+def delete_uncommitted(store: Store, splits: Iterable[Split]) -> None:
+    """Delete files that no version names, as far as the store lets us; `purge` deletes the others later."""
+    for split in splits:
+        try:
+            store.delete(split.path)
+        except StorageError as error:
+            _log.warning("%s of %s was not committed, and not deleted: %s", split.path, store.root_uri, error)
 
 
 def linked(store: Store, splits: Sequence[Split], folder: Path) -> tuple[list[Split], list[tuple[Split, str]]]:
@@ -257,22 +273,14 @@ def linked(store: Store, splits: Sequence[Split], folder: Path) -> tuple[list[Sp
     damaged: list[tuple[Split, str]] = []
     meta: dict[str, Any] = {}
     segments: list[Any] = []
+    documents = 0
     for split in splits:
         draft = Path(tempfile.mkdtemp(prefix="unpack-", dir=folder.parent))
         try:
-            unpack_split(store, read_split_list(store, path_below(store, split.path), split), draft)
-            own = msgspec.json.decode((draft / META).read_bytes())
-            _check_opens(draft, split)
+            own, count = _unpacked(store, split, draft)
             if meta and own["schema"] != meta["schema"]:
                 raise CorruptDataError(f"{split.path} has another schema than its fields say")
-        except (CorruptDataError, UnsupportedFeatureError, msgspec.DecodeError, KeyError) as error:
-            damaged.append((split, str(error)))
-            shutil.rmtree(draft, ignore_errors=True)
-            continue
-        except StorageError as error:
-            # A split that is shorter than the log says is damaged; anything else is the store's own failure.
-            if store.head(path_below(store, split.path)).size == split.size:
-                raise
+        except (CorruptDataError, UnsupportedFeatureError) as error:
             damaged.append((split, str(error)))
             shutil.rmtree(draft, ignore_errors=True)
             continue
@@ -282,12 +290,31 @@ def linked(store: Store, splits: Sequence[Split], folder: Path) -> tuple[list[Sp
         shutil.rmtree(draft, ignore_errors=True)
         meta = {**own, "opstamp": max(own.get("opstamp", 0), meta.get("opstamp", 0))}
         segments += own["segments"]
+        documents += count
         good.append(split)
     if good:
         names = sorted(file.name for file in folder.iterdir())
         (folder / META).write_bytes(msgspec.json.encode({**meta, "segments": segments}))
         (folder / ".managed.json").write_bytes(msgspec.json.encode([*names, META]))
+        _check_opens(folder, "what the splits were merged into", documents)
     return good, damaged
+
+
+def _unpacked(store: Store, split: Split, folder: Path) -> tuple[dict[str, Any], int]:
+    """Unpack a split and see that it opens: what it says of its segments, and how many documents it has."""
+    path = path_below(store, split.path)
+    try:
+        unpack_split(store, read_split_list(store, path, split), folder)
+        own: dict[str, Any] = msgspec.json.decode((folder / META).read_bytes(), type=dict[str, Any])
+        own["schema"], own["segments"]
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, FileNotFoundError) as error:
+        raise CorruptDataError(f"{split.path} has no list of segments that can be read ({error})") from None
+    except StorageError as error:
+        # A split that is shorter than the log says is damaged; anything else is the store's own failure.
+        if store.head(path).size == split.size:
+            raise
+        raise CorruptDataError(str(error)) from None
+    return own, _check_opens(folder, split.path, split.numRecords)
 
 
 def segment_count(folder: Path) -> int:
@@ -295,15 +322,17 @@ def segment_count(folder: Path) -> int:
     return len(msgspec.json.decode((folder / META).read_bytes())["segments"])
 
 
-def _check_opens(folder: Path, split: Split) -> None:
+def _check_opens(folder: Path, name: str, expected: int | None) -> int:
+    """Open an index and count its documents."""
     try:
         index = engine().Index.open(str(folder))
         index.config_reader("manual")
-        count = index.searcher().num_docs
+        count = int(index.searcher().num_docs)
     except (ValueError, OSError) as error:
-        raise CorruptDataError(f"{split.path} cannot be opened ({error})") from None
-    if split.numRecords is not None and count != split.numRecords:
-        raise CorruptDataError(f"{split.path} has {count} documents, the log says {split.numRecords}")
+        raise CorruptDataError(f"{name} cannot be opened ({error})") from None
+    if expected is not None and count != expected:
+        raise CorruptDataError(f"{name} has {count} documents instead of {expected}")
+    return count
 
 
 def merged_index(splits: Sequence[Split], folder: Path, dead_paths: Iterable[int] = ()) -> int:

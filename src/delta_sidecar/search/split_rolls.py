@@ -16,6 +16,7 @@ import pyarrow as pa
 from delta_sidecar import arrays
 from delta_sidecar.errors import InputError, UnsupportedTypeError
 from delta_sidecar.search.actions import Split
+from delta_sidecar.search.column_types import plain_rows
 from delta_sidecar.search.split_fields import SplitFields
 from delta_sidecar.search.split_writer import HEAP, SplitWriter
 from delta_sidecar.storage.store import Store
@@ -77,7 +78,7 @@ class SplitRolls:
             InputError: A value does not fit the type of its column.
             StorageError: The store cannot be reached.
         """
-        for partition, rows in _partitioned(batch, self._columns):
+        for partition, rows in _partitioned(plain_rows(batch), self._columns):
             at = 0
             while at < rows.num_rows:
                 writer = self._writer(partition)
@@ -118,6 +119,11 @@ def _partitioned(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tupl
     for name in columns:
         encoded = arrays.pc.dictionary_encode(_texts(batch, name), null_encoding="encode")
         values = encoded.dictionary.to_pylist()
+        if "" in values:
+            raise InputError(
+                f"the partition column {name} has an empty text, which the log cannot tell from no value; "
+                "give such rows another value, or none"
+            )
         numbers = np.frombuffer(encoded.indices.buffers()[1], np.int32)[encoded.indices.offset :][: batch.num_rows]
         codes = codes * len(values) + numbers
         texts.append(values)
@@ -125,7 +131,7 @@ def _partitioned(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tupl
         chosen = codes == code
         partition: list[str | None] = []
         for values in reversed(texts):
-            partition.append(values[code % len(values)] or None)
+            partition.append(values[code % len(values)])
             code //= len(values)
         yield tuple(reversed(partition)), batch if chosen.all() else arrays.filtered(batch, chosen)
 
@@ -135,18 +141,16 @@ def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
     column = batch.column(name) if name in batch.schema.names else None
     if column is None:
         raise InputError(f"the rows have no partition column {name!r}; they have {', '.join(batch.schema.names)}")
+    if pa.types.is_null(column.type):
+        return column.cast(pa.string())
     check_partition_type(name, column.type)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
     return column.cast(pa.string())
 
 
 def check_partition_type(name: str, kind: pa.DataType) -> None:
     """Refuse a type of partition columns whose texts are not the same everywhere."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
     types = pa.types
-    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    is_text = types.is_string(kind) or types.is_large_string(kind)
     if not (is_text or types.is_integer(kind) or types.is_boolean(kind) or types.is_date32(kind)):
         raise UnsupportedTypeError(
             f"the partition column {name} is {kind}; it can be a string, a whole number, a boolean or a date"

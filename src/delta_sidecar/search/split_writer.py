@@ -20,8 +20,9 @@ import msgspec
 import pyarrow as pa
 
 from delta_sidecar.arrays import pc
-from delta_sidecar.errors import InputError, UnknownColumnError
+from delta_sidecar.errors import InputError, UnknownColumnError, UnsupportedTypeError
 from delta_sidecar.search.actions import Split
+from delta_sidecar.search.column_types import holds, plain_rows
 from delta_sidecar.search.split_fields import (
     BOOLEAN,
     DATE,
@@ -40,6 +41,8 @@ from delta_sidecar.search.split_fields import (
 from delta_sidecar.search.split_file import SUFFIX, SplitFooter, write_split_file
 from delta_sidecar.search.table import present_ms
 from delta_sidecar.storage.store import Store, TakesFiles, mapped
+from delta_sidecar.values.arrow_types import table_schema
+from delta_sidecar.values.types import UnknownType, parse_type
 
 HEAP: Final = 40_000_000
 """Bytes of postings that the engine holds before it writes a segment. Its least is 15,000,000."""
@@ -123,7 +126,7 @@ class SplitWriter:
         """
         batches = rows.to_batches() if isinstance(rows, pa.Table) else [rows]
         at = 0
-        for batch in batches:
+        for batch in map(plain_rows, batches):
             for first in range(0, batch.num_rows, _ROWS):
                 part = batch.slice(first, _ROWS)
                 places = None
@@ -135,11 +138,10 @@ class SplitWriter:
     def _add(self, batch: pa.RecordBatch, places: tuple[int, Sequence[int]] | None) -> None:
         columns: list[tuple[str, list[Any]]] = []
         for field in self._fields.fields:
-            column = _column(batch, field.name)
-            values = _values(column, field)
+            column = _column(batch, field)
             if field.name in self._bounds:
                 self._bounds[field.name].see(column)
-            columns.append((field.engine_name, values))
+            columns.append((field.engine_name, _CONVERT[field.kind](column)))
             self._bytes += column.nbytes
         if places is not None:
             columns += [(PATH_FIELD, [places[0]] * batch.num_rows), (ROW_FIELD, list(places[1]))]
@@ -258,62 +260,90 @@ def remove_folder(folder: Path) -> None:
 # Values.
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    index = batch.schema.get_field_index(name)
+def _column(batch: pa.RecordBatch, field: SplitField) -> pa.Array:
+    """The column of a field, in the one Arrow type of its kind. A type of which a value could change is refused."""
+    index = batch.schema.get_field_index(field.name)
     if index < 0:
-        raise UnknownColumnError(f"the rows have no column {name!r}; they have {', '.join(batch.schema.names)}")
+        raise UnknownColumnError(f"the rows have no column {field.name!r}; they have {', '.join(batch.schema.names)}")
     column = batch.column(index)
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _values(column: pa.Array, field: SplitField) -> list[Any]:
+    known = parse_type(field.type)
     try:
-        return _CONVERT[field.kind](column)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError, OverflowError, TypeError) as error:
+        given = table_schema(pa.schema([batch.schema.field(index)])).fields[0].type
+        if not isinstance(known, UnknownType) and not holds(known, given):
+            raise TypeError(f"a {given} need not be a {field.type}; cast the column")
+        if field.kind == TIME and not pa.types.is_null(column.type):
+            return column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
+        return column.cast(_ARROW[field.kind]) if field.kind in _ARROW else column
+    except (pa.ArrowException, TypeError, UnsupportedTypeError) as error:
         raise InputError(
             f"a value of the column {field.name} ({column.type}) cannot be indexed as {field.type}: {error}"
         ) from None
 
 
-def _texts(column: pa.Array) -> list[Any]:
-    if column.type not in (pa.string(), pa.large_string(), pa.string_view()):
-        raise TypeError("it is no text")
+_ARROW: Final[dict[str, pa.DataType]] = {
+    TEXT: pa.string(),
+    KEYWORD: pa.string(),
+    INTEGER: pa.int64(),
+    FLOAT: pa.float64(),
+    BOOLEAN: pa.bool_(),
+    DATE: pa.date32(),
+}
+
+
+def _plain(column: pa.Array) -> list[Any]:
     return list(column.to_pylist())
 
 
-def _cast(*steps: pa.DataType) -> Callable[[pa.Array], list[Any]]:
-    def cast(column: pa.Array) -> list[Any]:
+def _wholes(*steps: pa.DataType) -> Callable[[pa.Array], list[Any]]:
+    """Times and days as the numbers they are."""
+
+    def numbers(column: pa.Array) -> list[Any]:
         for step in steps:
             column = column.cast(step)
         return list(column.to_pylist())
 
-    return cast
-
-
-def _times(column: pa.Array) -> list[Any]:
-    micros = pa.timestamp("us", tz=getattr(column.type, "tz", None))
-    return list(column.cast(micros, safe=False).view(pa.int64()).to_pylist())
+    return numbers
 
 
 def _floats(column: pa.Array) -> list[Any]:
     """NaN in one form: beyond infinity in the engine's order, so no range of numbers has it."""
-    values = column.cast(pa.float64()).to_pylist()
-    return [math.nan if value is not None and math.isnan(value) else value for value in values]
+    return [math.nan if value is not None and math.isnan(value) else value for value in column.to_pylist()]
 
 
 def _json(column: pa.Array) -> list[Any]:
     encode = msgspec.json.Encoder(enc_hook=str).encode
-    return [None if value is None else encode(value) for value in column.to_pylist()]
+    values = column.to_pylist()
+    if _has_floats(column.type):
+        values = [_spelled(value) for value in values]
+    return [None if value is None else encode(value) for value in values]
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_has_floats(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _spelled(value: Any) -> Any:
+    """Floats that JSON does not have, as texts."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {name: _spelled(one) for name, one in value.items()}
+        case list():
+            return [_spelled(one) for one in value]
+        case tuple():
+            return tuple(_spelled(one) for one in value)
+    return value
 
 
 _CONVERT: Final[dict[str, Callable[[pa.Array], list[Any]]]] = {
-    TEXT: _texts,
-    KEYWORD: _texts,
-    INTEGER: _cast(pa.int64()),
+    TEXT: _plain,
+    KEYWORD: _plain,
+    INTEGER: _plain,
     FLOAT: _floats,
-    BOOLEAN: _cast(pa.bool_()),
-    TIME: _times,
-    DATE: _cast(pa.date32(), pa.int32()),
+    BOOLEAN: _plain,
+    TIME: _wholes(pa.int64()),
+    DATE: _wholes(pa.int32()),
     STORED: _json,
 }
 
@@ -337,7 +367,7 @@ class _Bounds:
         if self._field.kind == FLOAT and not self._has_nan:
             self._has_nan = bool(pc.any(pc.is_nan(column)).as_py())
         if self._field.kind == TIME:
-            column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).view(pa.int64())
+            column = column.cast(pa.int64())
         found = pc.min_max(column)
         low, high = found["min"].as_py(), found["max"].as_py()
         self._low = low if self._low is None else min(self._low, low)

@@ -15,7 +15,16 @@ from delta_sidecar.log.commits import CommitBatch
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import CheckpointFiles, CommitRange
 from delta_sidecar.log.snapshot import Snapshot, newest_first
-from delta_sidecar.search.actions import CommitActions, MergeSkip, RemovedSplit, Split, SplitKeys, Wire, commit_actions
+from delta_sidecar.search.actions import (
+    CommitActions,
+    MergeSkip,
+    RemovedSplit,
+    Split,
+    SplitKeys,
+    Wire,
+    batches_of,
+    commit_actions,
+)
 from delta_sidecar.search.checkpoints import SplitCheckpoint, open_checkpoint
 from delta_sidecar.search.log import open_log
 from delta_sidecar.search.theirs import TheirState
@@ -38,6 +47,8 @@ class SearchState:
     """As in the log, with fields that are unknown."""
     metadata: Wire
     keys: SplitKeys = field(repr=False)
+    batches: Mapping[str, int]
+    """The number of the last batch of each application, as far as the log still says."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -74,6 +85,7 @@ class _Reader:
         self._removed: dict[bytes, RemovedSplit] = {}
         self._protocol: Wire | None = None
         self._metadata: Wire | None = None
+        self._batches: dict[str, int] = {}
         self._notes = list(snapshot.notes)
 
     def read(self) -> SearchState:
@@ -92,6 +104,7 @@ class _Reader:
             self._protocol,
             self._metadata,
             self._keys,
+            self._batches,
             tuple(self._notes),
         )
 
@@ -107,7 +120,12 @@ class _Reader:
                 _check_version_0(actions, commit.file.path)
             self._take(actions, commit.file.last_modified_ms)
 
+    def _number(self, batches: Mapping[str, int]) -> None:
+        for application, number in batches.items():
+            self._batches[application] = max(number, self._batches.get(application, -1))
+
     def _take(self, actions: CommitActions, written_ms: int) -> None:
+        self._number(batches_of([*actions.adds, *actions.removes], actions.info))
         self._replayed(actions.adds, actions)
         for key, skip in reversed(list(self._keys.by_key(actions.skips))):
             self._skips.setdefault(key, skip)
@@ -130,11 +148,14 @@ class _Reader:
         if base is None:
             return
         self._replayed(list(base.splits))
+        self._number(batches_of(base.splits))
         if isinstance(base, SplitCheckpoint):
             for key, skip in self._keys.by_key(base.skips):
                 self._skips.setdefault(key, skip)
             for key, gone in self._keys.by_key(base.removed):
                 self._removed.setdefault(key, gone)
+            self._number(batches_of(base.removed))
+            self._number(base.batches)
             self._protocol, self._metadata = self._protocol or base.protocol, self._metadata or base.metadata
         else:
             self._protocol = self._protocol or base.wire_protocol

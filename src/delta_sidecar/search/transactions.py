@@ -39,7 +39,16 @@ from delta_sidecar.log.discovery import read_hint
 from delta_sidecar.log.log_names import commit_name
 from delta_sidecar.log.protocol import check_protocol
 from delta_sidecar.log.snapshot import Snapshot
-from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split, SplitKeys, Wire, encode_lines, to_wire
+from delta_sidecar.search.actions import (
+    MergeSkip,
+    RemovedSplit,
+    Split,
+    SplitKeys,
+    Wire,
+    encode_commit,
+    encode_lines,
+    to_wire,
+)
 from delta_sidecar.search.checkpoints import checkpoint_path, encode_checkpoint
 from delta_sidecar.search.dialect import (
     LOG_DIRECTORY,
@@ -500,6 +509,7 @@ def write_checkpoint(state: SearchState, options: SearchOptions, large: int = LA
         removed,
         now,
         as_parquet,
+        state.batches,
     )
     try:
         store.put_if_absent(checkpoint_path(version, as_parquet), data)
@@ -551,7 +561,7 @@ class _Writer:
             if time.monotonic() - listed > _STALE.total_seconds():
                 continue
             about = {**(info or {}), "id": commit_id, "timestamp": present_ms(), "operation": operation}
-            if _put(self._store, version, encode_lines([*actions, ("commitInfo", about)])):
+            if _put(self._store, version, encode_commit(about, actions)):
                 forget(self._store)
                 self._check_in_time(version, listed)
                 return SearchCommit(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -16,16 +15,21 @@ from delta_sidecar.errors import (
     ConflictError,
     CorruptDataError,
     CorruptLogError,
+    CorruptTableError,
+    ObjectNotFoundError,
     OptionError,
     PredicateError,
     StorageError,
     UnsupportedFeatureError,
 )
+from delta_sidecar.limits import CommitLimits
+from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.discovery import list_log
+from delta_sidecar.log.segment import LogListing
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.evaluation import matching
 from delta_sidecar.predicates.expression import columns_of
-from delta_sidecar.search.actions import Split
+from delta_sidecar.search.actions import Split, SplitKeys, commit_actions
 from delta_sidecar.search.checkpoints import open_checkpoint
 from delta_sidecar.search.dialect import LOG_DIRECTORY, SEARCH
 from delta_sidecar.search.options import SearchOptions
@@ -33,8 +37,9 @@ from delta_sidecar.search.split_cache import SplitCache, shared_splits
 from delta_sidecar.search.split_file import SUFFIX, read_split_list, unpack_split
 from delta_sidecar.search.table import SearchTable, present_ms, store_of
 from delta_sidecar.search.their_splits import partition_array
+from delta_sidecar.search.theirs import list_states
 from delta_sidecar.search.transactions import Place, SearchCommit, replace
-from delta_sidecar.storage.store import Store
+from delta_sidecar.storage.store import ObjectMeta, Store
 from delta_sidecar.texts import counted, sized
 
 if TYPE_CHECKING:
@@ -117,11 +122,13 @@ def _in_partitions(table: SearchTable, where: str | Filters) -> list[Split]:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A live split whose file is missing or damaged."""
+    """A live split that cannot be searched: its file is missing or damaged, or of a layout that is unknown here."""
 
     path: str
     rows: int | None
     reason: str
+    is_lost: bool = True
+    """Whether the file is missing or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,8 @@ class RepairReport:
     version: int | None = None
     """The version that took them out."""
     dry_run: bool = False
+    unknown: tuple[Lost, ...] = ()
+    """Splits of a layout that this version does not know: they are left as they are."""
 
 
 def repair(
@@ -180,28 +189,28 @@ def repair(
     for _ in range(_ATTEMPTS):
         opened = SearchTable(store, options=options)
         splits = opened.splits()
-        reasons = _damages(opened, splits, whole)
-        lost = tuple(
-            Lost(split.path, split.numRecords, reason) for split, reason in zip(splits, reasons, strict=True) if reason
-        )
+        found = _damages(opened, splits, whole)
+        lost = tuple(one for one in found if one.is_lost)
+        unknown = tuple(one for one in found if not one.is_lost)
         if dry_run or not lost:
-            return RepairReport(len(splits), lost, dry_run=dry_run)
+            return RepairReport(len(splits), lost, dry_run=dry_run, unknown=unknown)
         try:
             info = {"repaired": len(lost)}
             paths = [one.path for one in lost]
             commit = replace(store, paths, [], data_change=True, info=info, options=options)
         except ConflictError:
             continue
-        return RepairReport(len(splits), lost, commit.version)
+        return RepairReport(len(splits), lost, commit.version, unknown=unknown)
     raise ConflictError(f"{store.root_uri} was not repaired: other writers were faster; run it again")
 
 
-def _damages(table: SearchTable, splits: Sequence[Split], whole: bool) -> list[str | None]:
+def _damages(table: SearchTable, splits: Sequence[Split], whole: bool) -> list[Lost]:
     with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda split: damage_of(table, split, whole), splits))
+        found = pool.map(lambda split: damage_of(table, split, whole), splits)
+        return [one for one in found if one is not None]
 
 
-def damage_of(table: SearchTable, split: Split, whole: bool) -> str | None:
+def damage_of(table: SearchTable, split: Split, whole: bool) -> Lost | None:
     """What is wrong with the file of a split; None if nothing is."""
     store, path = table.store, table.split_path(split)
     try:
@@ -209,13 +218,15 @@ def damage_of(table: SearchTable, split: Split, whole: bool) -> str | None:
         if whole:
             with TemporaryDirectory(prefix="verify-") as folder:
                 unpack_split(store, listed, Path(folder))
-    except (CorruptDataError, UnsupportedFeatureError) as error:
-        return str(error)
+    except CorruptDataError as error:
+        return Lost(split.path, split.numRecords, str(error))
+    except UnsupportedFeatureError as error:
+        return Lost(split.path, split.numRecords, str(error), is_lost=False)
     except StorageError:
         size = store.head(path).size
         if size == split.size:
             raise
-        return f"{path} has {size} bytes, the log says {split.size}"
+        return Lost(split.path, split.numRecords, f"{path} has {size} bytes, the log says {split.size}")
     return None
 
 
@@ -316,7 +327,8 @@ def doctor(
     options: Mapping[str, Any] | SearchOptions | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> Checkup:
-    """Look for what is wrong with a search table: version 0, gaps, checkpoints, lost and forgotten splits.
+    """Look for what is wrong with a search table: version 0, gaps, version files, checkpoints, lost and forgotten
+    splits. Where the log is broken, only what is wrong with it is said.
 
     Args:
         table: The table.
@@ -326,7 +338,7 @@ def doctor(
 
     Raises:
         TableNotFoundError: There is no search table at that location.
-        CorruptTableError: The log cannot be read at all.
+        UnsupportedTableError: The table needs a newer reader.
         StorageError: The store cannot be reached.
 
     Example:
@@ -338,40 +350,74 @@ def doctor(
         (True, 1, ())
     """
     store = store_of(table, storage_options, SearchOptions.of(options))
-    opened = SearchTable(store, options=options)
-    splits = opened.splits()
-    damages = [damage for damage in _damages(opened, splits, whole) if damage]
-    problems = [*opened.notes, *_log_problems(store), *(f"{damage}; run: sidecar splits repair" for damage in damages)]
+    log = _LogFindings.of(store)
+    try:
+        opened = SearchTable(store, options=options)
+        splits = opened.splits()
+    except CorruptTableError as error:
+        return Checkup(log.newest, 0, 0, 0, log.problems or (str(error),), ())
+    damages = _damages(opened, splits, whole)
+    lost = (f"{one.reason}; run: sidecar splits repair" for one in damages if one.is_lost)
+    unknown = (f"{one.reason}; use a newer version of this program" for one in damages if not one.is_lost)
     return Checkup(
         opened.version,
         len(splits),
         sum(split.numRecords or 0 for split in splits),
         sum(split.size for split in splits),
-        tuple(problems),
-        tuple(_advice(opened, splits)),
+        (*opened.notes, *log.problems, *lost, *unknown),
+        tuple(_advice(opened, splits, log)),
     )
 
 
-def _log_problems(store: Store) -> Iterable[str]:
-    listing = list_log(store, 0, SEARCH)
+@dataclass(frozen=True, slots=True)
+class _LogFindings:
+    """What the files of a log say, each by itself."""
+
+    newest: int
+    checkpoint: int
+    """The newest checkpoint; -1 if there is none."""
+    problems: tuple[str, ...]
+    named: frozenset[bytes]
+    """The keys of all splits that a file of the log adds."""
+
+    @classmethod
+    def of(cls, store: Store) -> _LogFindings:
+        listing, keys = list_log(store, 0, SEARCH), SplitKeys(store.root_uri)
+        problems = list(_gaps(store, listing))
+        named: set[bytes] = set()
+        held = CommitBytes(store, CommitLimits(held_bytes=0), SEARCH)
+        for version, file in sorted(listing.commits.items()):
+            try:
+                named.update(keys.keys(commit_actions(held.blocks(file), file.path).adds))
+            except CorruptLogError as error:
+                problems.append(f"version {version} cannot be read: {error}")
+            except ObjectNotFoundError:
+                continue
+        for checkpoint in listing.checkpoints:
+            try:
+                named.update(keys.keys(open_checkpoint(store, checkpoint).read().splits))
+            except (CorruptLogError, StorageError) as error:
+                problems.append(f"{checkpoint} cannot be read ({error}); delete it and run: sidecar splits checkpoint")
+        newest = max((c.version for c in listing.checkpoints), default=-1)
+        return cls(listing.head, newest, tuple(problems), frozenset(named))
+
+
+def _gaps(store: Store, listing: LogListing) -> Iterator[str]:
     versions = sorted(listing.commits)
     if versions and versions[0] != 0:
         yield f"version 0 of {store.root_uri} is gone; a checkpoint serves as long as it can be read"
-    first = max((c.version for c in listing.checkpoints), default=0)
-    for before, after in pairwise(versions):
-        if after != before + 1 and before >= first:
-            yield f"versions {before + 1} to {after - 1} are missing from the log; restore their files"
-    for checkpoint in listing.checkpoints:
-        try:
-            open_checkpoint(store, checkpoint).read()
-        except (CorruptLogError, StorageError) as error:
-            yield f"{checkpoint} cannot be read ({error}); delete it and run: sidecar splits checkpoint"
+    bases = [c.version for c in listing.checkpoints] + list(list_states(store))
+    before = max(bases, default=min(versions, default=0))
+    for version in versions:
+        if version > before + 1:
+            last = version - 1
+            gap = f"version {last} is" if last == before + 1 else f"versions {before + 1} to {last} are"
+            yield f"{gap} missing from the log; restore what is gone"
+        before = max(before, version)
 
 
-def _advice(table: SearchTable, splits: list[Split]) -> Iterable[str]:
-    listing = list_log(table.store, 0, SEARCH)
-    newest = max((c.version for c in listing.checkpoints), default=-1)
-    behind = table.version - newest
+def _advice(table: SearchTable, splits: list[Split], log: _LogFindings) -> Iterator[str]:
+    behind = table.version - log.checkpoint
     if behind > 10 * table.options.checkpoint_interval:
         yield f"{behind} versions follow the newest checkpoint; run: sidecar splits checkpoint"
     small = [split for split in splits if split.size < _SMALL]
@@ -380,12 +426,25 @@ def _advice(table: SearchTable, splits: list[Split]) -> Iterable[str]:
     cooling = [skip for skip in table.skips() if skip.is_cooling(present_ms())]
     for skip in cooling:
         yield f"merges leave {skip.path} alone ({skip.reason}; {counted(skip.skipCount, 'time')})"
-    live = {table.state.keys.key(split.path) for split in splits}
+    keys = table.state.keys
+    live = {keys.key(split.path) for split in splits}
     files = [m for page in table.store.list_after("") for m in page if _is_split(m.path)]
-    dead = [meta for meta in files if table.state.keys.key(meta.path) not in live]
-    if dead:
-        size = sized(sum(meta.size for meta in dead))
-        yield f"{counted(len(dead), 'split')} of {size} not live in this version; sidecar splits purge deletes old ones"
+    dead = [meta for meta in files if keys.key(meta.path) not in live]
+    held = [meta for meta in dead if keys.key(meta.path) in log.named]
+    if held:
+        days = table.options.log_retention.total_seconds() / 86_400
+        yield (
+            f"{_together(held)} of older versions, which the log keeps for {days:g} days and as long as no checkpoint "
+            "stands for them; after that, sidecar splits purge --log deletes both"
+        )
+    if len(dead) > len(held):
+        free = [meta for meta in dead if keys.key(meta.path) not in log.named]
+        yield f"{_together(free)} in no version; sidecar splits purge deletes those that are old enough"
+
+
+def _together(files: Sequence[ObjectMeta]) -> str:
+    verb = "is" if len(files) == 1 else "are"
+    return f"{counted(len(files), 'split')} ({sized(sum(meta.size for meta in files))}) {verb}"
 
 
 def _is_split(path: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from msgspec import Struct
 
 from delta_sidecar.storage.ranges import coalesce
-from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store
+from delta_sidecar.storage.store import Buffer, ByteRange, HasPlace, ObjectMeta, Store
 
 
 class Cost(Struct, frozen=True):
@@ -49,6 +49,10 @@ class MeteredStore:
     @property
     def identity(self) -> Hashable:
         return self._inner.identity
+
+    @property
+    def place(self) -> str | None:
+        return self._inner.place if isinstance(self._inner, HasPlace) else None
 
     def local_path(self, path: str) -> str | None:
         return self._inner.local_path(path)

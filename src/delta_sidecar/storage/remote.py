@@ -65,6 +65,13 @@ class ObstoreStore:
     def identity(self) -> Hashable:
         return self._client_number, self._location.uri
 
+    @property
+    def place(self) -> str | None:
+        settings = getattr(self._inner, "config", None)
+        if not isinstance(settings, dict):
+            return None
+        return f"{self.root_uri} {settings.get('endpoint')} {settings.get('account_name')}"
+
     def local_path(self, path: str) -> str | None:
         return None
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from delta_sidecar.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
 from delta_sidecar.storage.options import StoreSettings
 from delta_sidecar.storage.requests import fetch_ranges
-from delta_sidecar.storage.store import Buffer, ByteRange, ObjectMeta, Store, TakesFiles, mapped
+from delta_sidecar.storage.store import Buffer, ByteRange, HasPlace, ObjectMeta, Store, TakesFiles, mapped
 
 T = TypeVar("T")
 
@@ -77,6 +77,10 @@ class RetryingStore:
     @property
     def identity(self) -> Hashable:
         return self._inner.identity
+
+    @property
+    def place(self) -> str | None:
+        return self._inner.place if isinstance(self._inner, HasPlace) else None
 
     def local_path(self, path: str) -> str | None:
         return self._inner.local_path(path)

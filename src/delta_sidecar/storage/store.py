@@ -116,6 +116,17 @@ class TakesFiles(Protocol):
         ...
 
 
+@runtime_checkable
+class HasPlace(Protocol):
+    """A store whose objects another process can name, too."""
+
+    @property
+    def place(self) -> str | None:
+        """Where the objects are, with the service that has them: the same text in every process, without secrets. None
+        if no other process can reach them."""
+        ...
+
+
 @contextmanager
 def mapped(file: Path) -> Iterator[memoryview]:
     """The bytes of a file that is not empty, as the system maps them into memory."""

@@ -54,7 +54,8 @@ def _type(arrow: pa.DataType, column: str) -> DataType:
         return PrimitiveType(_SIMPLE[arrow])
     if types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow):
         return PrimitiveType("string")
-    if types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_fixed_size_binary(arrow):
+    is_binary = types.is_binary(arrow) or types.is_large_binary(arrow) or types.is_binary_view(arrow)
+    if is_binary or types.is_fixed_size_binary(arrow):
         return PrimitiveType("binary")
     if types.is_timestamp(arrow):
         return PrimitiveType("timestamp_ntz" if arrow.tz is None else "timestamp")
