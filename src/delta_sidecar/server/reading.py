@@ -10,7 +10,15 @@ from typing import Any
 import pyarrow as pa
 from msgspec import structs
 
-from delta_sidecar.errors import CorruptLogError, DeltaSidecarError, InputError, NotOfferedError, TableNotFoundError
+from delta_sidecar.errors import (
+    CorruptLogError,
+    DeltaSidecarError,
+    InputError,
+    NotOfferedError,
+    OtherTableError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from delta_sidecar.index.read.opening import remembered_version
 from delta_sidecar.log import travel
 from delta_sidecar.log.segment import OtherBase
@@ -80,9 +88,20 @@ def open_table(place: Place, request: ReadRequest, options: Mapping[str, Any]) -
             table.load_as_version(request.timestamp)
     except TableNotFoundError:
         raise no_table(place.name) from None
+    except VersionNotFoundError:
+        if request.table_id is not None:
+            _check_same(place, _opened(place, None, options), request.table_id)
+        raise
+    if request.table_id is not None:
+        _check_same(place, table, request.table_id)
     # In the table, too: engines read through it.
     table._open_store = place.open_other
     return OpenTable(place.name, table, table._access)
+
+
+def _check_same(place: Place, table: DeltaTable, table_id: str) -> None:
+    if table.metadata().id != table_id:
+        raise OtherTableError(f"{place.name} was dropped and made again: another table is in its place; open it again")
 
 
 def _opened(place: Place, version: int | None, options: Mapping[str, Any]) -> DeltaTable:
