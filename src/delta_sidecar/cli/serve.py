@@ -139,6 +139,8 @@ def _key(path: str) -> bytes:
 def make_token(path: str, name: str, roots: Sequence[str] | None, expires: str | None, as_json: bool) -> None:
     """Add a token to a file and print it, once."""
     until = None if expires is None else _instant(expires)
+    if until is not None and until <= datetime.now(UTC):
+        raise InputError(f"--expires {expires} is in the past; give a time to come, or 30d")
     token = new_token(path, name, roots, until)
     if as_json:
         write_json({"name": name, "token": token, "roots": roots, "expires": until and until.isoformat()})
