@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from delta_sidecar.server.requests import ReadRequest
 from delta_sidecar.server.roots import Place, no_table
 from delta_sidecar.server.tokens import Caller
 from delta_sidecar.storage.metered import Cost, MeteredStore
+from delta_sidecar.storage.store import Store
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.table_access import TableAccess
 
@@ -41,6 +42,8 @@ class OpenTable:
     name: str
     table: DeltaTable
     access: TableAccess
+    others: Sequence[MeteredStore] = ()
+    """Stores of files that the table has elsewhere, as far as they were opened."""
 
     @property
     def version(self) -> int:
@@ -52,8 +55,9 @@ class OpenTable:
 
     @property
     def cost(self) -> Cost:
-        """Requests to the store and bytes, so far; those of files in other roots are not counted."""
-        return self.access.store.cost if isinstance(self.access.store, MeteredStore) else Cost()
+        """Requests to the stores and bytes, so far."""
+        stores = [self.access.store, *self.others]
+        return sum((each.cost for each in stores if isinstance(each, MeteredStore)), Cost())
 
     @property
     def index_age(self) -> int | None:
@@ -94,9 +98,15 @@ def open_table(place: Place, request: ReadRequest, options: Mapping[str, Any]) -
         raise
     if request.table_id is not None:
         _check_same(place, table, request.table_id)
+    others: list[MeteredStore] = []
+
+    def open_other(uri: str) -> Store:
+        others.append(store := MeteredStore(place.open_other(uri)))
+        return store
+
     # In the table, too: engines read through it.
-    table._open_store = place.open_other
-    return OpenTable(place.name, table, table._access)
+    table._open_store = open_other
+    return OpenTable(place.name, table, table._access, others)
 
 
 def _check_same(place: Place, table: DeltaTable, table_id: str) -> None:
