@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import urllib.error
@@ -25,7 +26,7 @@ from delta_sidecar.testing import CountingStore
 from delta_sidecar.texts import general
 from tests.cli.running import assert_refused, invoke, sidecar
 from tests.events_table import write_events
-from tests.server.serving import logged, server_process, serving
+from tests.server.serving import eventually, logged, server_process, serving
 
 
 @pytest.fixture
@@ -102,6 +103,28 @@ def test_health_and_readiness(lake: Path) -> None:
         assert page(port, "/readyz") == (503, "stopping\n")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_metrics_of_this_machine_are_not_for_names_of_others(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> tuple[int, bytes]:
+        raise ZeroDivisionError("broken")
+
+    pages = {"/metrics": Page(lambda: (200, b"figures")), "/broken": Page(broken)}
+    endpoint = HttpEndpoint(host, 0, pages, None)
+    try:
+        for name, status in (("evil.com", 403), ("localhost", 200), ("127.0.0.1:9090", 200), ("[::1]", 200)):
+            asked = http.client.HTTPConnection(host, endpoint.port, timeout=10)
+            asked.request("GET", "/metrics", headers={"Host": name})
+            assert asked.getresponse().status == status, name
+            asked.close()
+        with logged() as log:
+            asked.request("GET", "/broken", headers={"Host": "localhost"})
+            with pytest.raises(http.client.RemoteDisconnected):
+                asked.getresponse()
+        assert "ZeroDivisionError: broken" in log()[0]["exception"]
+    finally:
+        endpoint.close()
+
+
 def test_metrics_ask_for_a_token_where_others_can_reach_them(tmp_path: Path) -> None:
     token = new_token(tmp_path / "tokens", "prometheus")
     pages = {"/metrics": Page(lambda: (200, b"figures")), "/healthz": Page(lambda: (200, b"ok"), is_open=True)}
@@ -110,6 +133,8 @@ def test_metrics_ask_for_a_token_where_others_can_reach_them(tmp_path: Path) -> 
         assert page(endpoint.port, "/metrics")[0] == 401
         assert page(endpoint.port, "/metrics", "nonsense")[0] == 401
         assert page(endpoint.port, "/metrics", token) == (200, "figures")
+        some = new_token(tmp_path / "tokens", "some roots", ["lake"])
+        assert eventually(lambda: page(endpoint.port, "/metrics", some)[0] == 403), "figures name tables"
         assert page(endpoint.port, "/healthz") == (200, "ok")
         with pytest.raises(InputError, match="cannot listen"):
             HttpEndpoint("127.0.0.1", endpoint.port, pages, None)

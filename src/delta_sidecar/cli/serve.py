@@ -51,6 +51,7 @@ class Order:
     stream_memory: str
     wait: float
     stop_seconds: float
+    stall_seconds: float
     no_sql: bool
     sql_memory: str
     sql_seconds: float
@@ -73,6 +74,7 @@ class Order:
             stream_bytes=bytes_of(self.stream_memory, "--stream-memory"),
             patience=self.wait,
             stop_seconds=self.stop_seconds,
+            stall_seconds=self.stall_seconds,
             sql=not self.no_sql,
             sql_bytes=bytes_of(self.sql_memory, "--sql-memory"),
             sql_seconds=self.sql_seconds,

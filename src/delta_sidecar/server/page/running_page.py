@@ -61,6 +61,7 @@ class RunningPage:
         until = time.monotonic() + _START_S
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > until:
+                self._server.should_exit = True
                 self._socket.close()
                 raise ServerError("the page could not be started; the log says why")
             time.sleep(0.005)
