@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar import AccessDeniedError, InputError, OptionError, ServerError, StorageError, build_index, connect
+from delta_sidecar import (
+    AccessDeniedError,
+    InputError,
+    OptionError,
+    ServerBusyError,
+    ServerError,
+    StorageError,
+    build_index,
+    connect,
+)
 from delta_sidecar.server.budget import Budget
 from delta_sidecar.server.figures import Outcome, Prometheus
 from delta_sidecar.server.http_endpoint import HttpEndpoint, Page
@@ -269,7 +278,10 @@ def test_metrics_over_tls(tmp_path: Path) -> None:
         (["a=/tmp", "--tls-cert", "x"], ["certificate and its key"]),
         (["a=/tmp", "--token-file", "/no/such/file"], ["cannot be read"]),
         (["a=/tmp", "--ticket-key", "/dev/null"], ["0 bytes"]),
-        (["a=/tmp", "--memory", "1MB"], ["more than all may"]),
+        (["a=/tmp", "--memory", "1MB"], ["more than all may", "--memory"]),
+        (["a=/tmp", "--option", "nope=1"], ["nope"]),
+        (["a=/tmp", "--host", ""], ["the host is empty"]),
+        (["a=/tmp", "--tls-cert", "/etc/hostname", "--tls-key", "/etc/hostname"], ["holds no certificate"]),
         (["a=/tmp", "--memory", "lots"], ["--memory"]),
         (["a=/tmp", "--storage-options", "/no/such/file"], ["cannot be read"]),
         (["a=ftp://x/y"], ["unknown form"]),
@@ -312,7 +324,7 @@ def test_storage_options_of_roots(tmp_path: Path) -> None:
 
 
 def test_tables_of_an_object_store_are_found_without_listing_their_files(tmp_path: Path) -> None:
-    for name in ("a/events", "a/events2", "b", "c/d/e"):
+    for name in ("a/events", "a/events2", "b", "c/d/e", "_old/events", "a/.hidden/events", "a/back\\slash"):
         write_events(tmp_path / name)
     for number in range(50):
         (tmp_path / "a" / f"notes-{number}.txt").write_text("x")
@@ -342,3 +354,8 @@ def test_list_flights_is_bounded(lake: Path) -> None:
         assert connection.tables() == ["lake/deep/er/clicks"]
         assert connection.tables(limit=0) == []
         assert connection.tables("other") == []
+    with serving({"lake": lake, "more": lake}, listed_tables=1) as server, connect(server.url) as connection:
+        assert connection.tables() == ["lake/deep/er/clicks"]
+        server._core.is_stopping.set()
+        with pytest.raises(ServerBusyError, match="stopping"):
+            connection.tables()

@@ -6,9 +6,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -381,6 +383,24 @@ def lake(tmp_path: Path) -> Path:
     write_events(tmp_path / "lake" / "events")
     write_events(tmp_path / "lake" / "deep" / "clicks")
     return tmp_path / "lake"
+
+
+def test_connections_that_say_nothing_shut_nobody_out(tmp_path: Path) -> None:
+    write_events(tmp_path / "events")
+    root = Root("events", parse_location(tmp_path / "events"))
+    service = PageService(ShownTables(Roots([root]), only="events"), Door(True, None), is_logged=False)
+    with RunningPage("127.0.0.1", 0, service, request_seconds=2.0) as page, ExitStack() as stack:
+        begun = b"GET / HT", b"POST /api/tables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+        silent = []
+        for number in range(200):
+            opened = stack.enter_context(socket.create_connection(("127.0.0.1", page.port), 10))
+            opened.sendall(begun[number % 2])
+            silent.append(opened)
+        for _ in range(3):
+            assert call(page.url, "/").status == 200
+        silent[-2].settimeout(10)
+        with suppress(ConnectionResetError):
+            assert silent[-2].recv(100) == b"", "no request came in time"
 
 
 def test_where_there_are_tokens_it_asks_for_one_on_loopback_too(lake: Path, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from delta_sidecar.server.roots import Root, Roots
 from delta_sidecar.server.streams import Stalls
 from delta_sidecar.server.tickets import TicketSigner
 from delta_sidecar.server.tokens import TokenFile
+from delta_sidecar.settings import settings_of
 from delta_sidecar.storage.uri import parse_location
 
 _BATCH_FILES = 8_192
@@ -121,15 +122,18 @@ class ServerOptions:
         ]
         for host in hosts:
             self._check_safe(host)
+        settings_of(self.reader_options)
 
     def _check_safe(self, host: str) -> None:
+        if not host:
+            raise InputError("the host is empty; give 127.0.0.1, or 0.0.0.0 for all addresses of this machine")
         lacking = [
             *(["no certificate (TLS)"] if self.tls_cert is None else []),
             *(["no token file"] if self.token_file is None else []),
         ]
         if lacking and not self.insecure and not is_loopback(host):
             raise InputError(
-                f"{host or 'an empty host'} is reached from other machines, and there is "
+                f"{host} is reached from other machines, and there is "
                 f"{' and '.join(lacking)}: give both, "
                 "listen on 127.0.0.1, or give --insecure"
             )
@@ -287,7 +291,7 @@ def _reader_options(options: ServerOptions) -> dict[str, Any]:
 
 def _listening(core: Core, callers: Callers, options: ServerOptions) -> FlightService:
     location = f"{_scheme(options)}://{_bracketed(options.host)}:{options.port}"
-    certificates = [] if options.tls_cert is None else [(_bytes(options.tls_cert), _bytes(options.tls_key or ""))]
+    certificates = [] if options.tls_cert is None else [_certificate(options.tls_cert, options.tls_key or "")]
     _check_free(options.host, options.port)
     try:
         return FlightService(location, core, callers, certificates)
@@ -358,6 +362,16 @@ def _scheme(options: ServerOptions) -> str:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _certificate(cert: str, key: str) -> tuple[bytes, bytes]:
+    """Chain and key; gRPC would only say that the handshake failed, and only to clients."""
+    chain, secret = _bytes(cert), _bytes(key)
+    if b"-----BEGIN CERTIFICATE" not in chain:
+        raise InputError(f"{cert} holds no certificate (PEM); --tls-cert is the chain, --tls-key its private key")
+    if b"PRIVATE KEY-----" not in secret:
+        raise InputError(f"{key} holds no private key (PEM); --tls-cert is the chain, --tls-key its private key")
+    return chain, secret
 
 
 def _bytes(path: str) -> bytes:
