@@ -9,7 +9,7 @@ DeltaSidecarError
 │   ├── VersionRangeError       the range of changes ends before it starts
 │   ├── NoChangeFeedError       the table keeps no change feed at a version of the range
 │   │   └── FeedStartsLaterError it keeps one, but only from a later version on
-│   ├── OtherTableError         another table is in the place of the one that a cursor belongs to
+│   ├── OtherTableError         another table is in the place of the one that was opened, or that a cursor belongs to
 │   ├── CursorError             the cursor cannot go there, or is damaged: reset it
 │   ├── DuplicateKeyError       several rows have the same key, which a merge by key needs to be unique
 │   ├── PredicateError          the predicate cannot be parsed or does not fit the schema
@@ -88,7 +88,7 @@ class FeedStartsLaterError(NoChangeFeedError):
 
 
 class OtherTableError(InputError):
-    """The table at this location is not the one that the cursor belongs to."""
+    """The table at this location is not the one that was opened, or that the cursor belongs to."""
 
 
 class CursorError(InputError):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from delta_sidecar.log.change_range import ChangeRange
     from delta_sidecar.log.snapshot import Snapshot
     from delta_sidecar.predicates.arrow_tree import ParsedExpression
+    from delta_sidecar.predicates.condition import Condition
     from delta_sidecar.predicates.expression import Expression
     from delta_sidecar.predicates.predicate_tuples import Filters, RowFilters
     from delta_sidecar.scan.file_scan import FileScan
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 Predicate: TypeAlias = "str | Filters | pc.Expression"
 """SQL text, tuples, or an expression of pyarrow."""
+Bindable: TypeAlias = "Predicate | RowFilters | ParsedExpression | Condition"
+"""A predicate in any form, parsed or not."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -58,7 +61,7 @@ class TableAccess:
         """Where the table is."""
         return parse_location(self.store.root_uri)
 
-    def bind(self, predicate: Predicate | RowFilters | ParsedExpression | None) -> Expression | None:
+    def bind(self, predicate: Bindable | None) -> Expression | None:
         """What a predicate says of files: of a pyarrow expression what is understood."""
         if predicate is None:
             return None
@@ -66,7 +69,7 @@ class TableAccess:
 
     def _bound(
         self,
-        predicate: Predicate | RowFilters | ParsedExpression,
+        predicate: Bindable,
         schema: StructType,
         partitions: Sequence[str],
         now: int | None = None,
@@ -87,13 +90,13 @@ class TableAccess:
 
         return bind_predicate(predicate, schema, partitions, zone, now)
 
-    def bind_all(self, predicates: Iterable[Predicate | RowFilters | ParsedExpression | None]) -> Expression | None:
+    def bind_all(self, predicates: Iterable[Bindable | None]) -> Expression | None:
         """What predicates say of files together."""
         return self._bound_all(predicates, self.snapshot.schema, self.snapshot.partition_columns)
 
     def _bound_all(
         self,
-        predicates: Iterable[Predicate | RowFilters | ParsedExpression | None],
+        predicates: Iterable[Bindable | None],
         schema: StructType,
         partitions: Sequence[str],
     ) -> Expression | None:
@@ -185,7 +188,7 @@ class TableAccess:
         return self.rows(iter(listed), names, bound, limit, store=store, step=step, file_column=file_column)
 
     def changes(
-        self, start: int, end: int | None, columns: Sequence[str] | None, predicate: Predicate | None
+        self, start: int, end: int | None, columns: Sequence[str] | None, predicate: Predicate | Condition | None
     ) -> RowStream:
         """The rows that versions `start` … `end` changed."""
         from delta_sidecar.log.change_range import change_range
@@ -200,7 +203,7 @@ class TableAccess:
         return self._changes_of(empty_range(self.snapshot), columns, predicate)
 
     def _changes_of(
-        self, changes: ChangeRange, columns: Sequence[str] | None, predicate: Predicate | None
+        self, changes: ChangeRange, columns: Sequence[str] | None, predicate: Predicate | Condition | None
     ) -> RowStream:
         from delta_sidecar.data.changes import CHANGE_BUFFER, change_schema, read_changes
         from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression

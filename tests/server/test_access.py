@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from delta_sidecar import (
     TicketError,
     connect,
 )
+from delta_sidecar.cli.serve import make_token
 from delta_sidecar.server.running import RunningServer, ServerOptions
 from delta_sidecar.server.tickets import SignedRequest, TicketSigner
 from delta_sidecar.server.tokens import TokenFile, new_token
@@ -122,6 +124,59 @@ def test_a_token_is_stored_as_its_hash_for_its_owner(tokens: Path) -> None:
     assert tokens.stat().st_mode & 0o777 == 0o600
     with pytest.raises(InputError, match="a token has it already"):
         new_token(tokens, "reports")
+
+
+def test_a_new_token_keeps_owner_and_mode_of_the_file(tokens: Path) -> None:
+    new_token(tokens, "first")
+    owner = (os.getuid(), os.getgid()) if os.getuid() else (65534, 65533)
+    os.chown(tokens, *owner)
+    tokens.chmod(0o640)
+    new_token(tokens, "second")
+    now = tokens.stat()
+    assert (now.st_uid, now.st_gid, now.st_mode & 0o777) == (*owner, 0o640)
+
+
+def test_tokens_made_at_once_are_all_kept(tokens: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda number: new_token(tokens, f"t{number}"), range(24)))
+    known = TokenFile(tokens)
+    assert {known.caller(f"Bearer {token}").name for token in made} == {f"t{number}" for number in range(24)}
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nothing changes but who may read it, which tests of root cannot try."""
+    first = new_token(tokens, "first")
+    known = TokenFile(tokens, look_every=0.0)
+    is_readable, read = False, Path.read_bytes
+
+    def read_bytes(path: Path) -> bytes:
+        if not is_readable:
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    tokens.write_bytes(b'{"tokens": []}')
+    with logged() as log:
+        for _ in range(3):
+            assert known.caller(f"Bearer {first}").name == "first"
+        assert [line["event"].rpartition(": ")[2] for line in log()] == [
+            "Permission denied; the tokens of before stay valid until it can"
+        ]
+        is_readable = True
+        with pytest.raises(AccessDeniedError, match="not known"):
+            known.caller(f"Bearer {first}")
+    tokens.chmod(0o644)
+    with logged() as log, pytest.raises(AccessDeniedError):
+        known.caller(f"Bearer {first}")
+    assert log()[0]["event"] == "read 0 tokens again"
+
+
+def test_names_and_times_that_no_token_can_have(tokens: Path) -> None:
+    with pytest.raises(InputError, match="line break"):
+        new_token(tokens, "a\nb")
+    with pytest.raises(InputError, match="in the past"):
+        make_token(str(tokens), "a", None, "2020-01-01", False)
+    assert not tokens.exists()
 
 
 def test_a_server_that_others_reach_needs_a_certificate_and_tokens(tmp_path: Path) -> None:

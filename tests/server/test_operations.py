@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import urllib.error
@@ -11,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from delta_sidecar import AccessDeniedError, InputError, OptionError, ServerError, StorageError, build_index, connect
+from delta_sidecar import (
+    AccessDeniedError,
+    InputError,
+    OptionError,
+    ServerBusyError,
+    ServerError,
+    StorageError,
+    build_index,
+    connect,
+)
 from delta_sidecar.server.budget import Budget
 from delta_sidecar.server.figures import Outcome, Prometheus
 from delta_sidecar.server.http_endpoint import HttpEndpoint, Page
@@ -25,7 +35,7 @@ from delta_sidecar.testing import CountingStore
 from delta_sidecar.texts import general
 from tests.cli.running import assert_refused, invoke, sidecar
 from tests.events_table import write_events
-from tests.server.serving import logged, server_process, serving
+from tests.server.serving import eventually, logged, server_process, serving
 
 
 @pytest.fixture
@@ -102,6 +112,28 @@ def test_health_and_readiness(lake: Path) -> None:
         assert page(port, "/readyz") == (503, "stopping\n")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_metrics_of_this_machine_are_not_for_names_of_others(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> tuple[int, bytes]:
+        raise ZeroDivisionError("broken")
+
+    pages = {"/metrics": Page(lambda: (200, b"figures")), "/broken": Page(broken)}
+    endpoint = HttpEndpoint(host, 0, pages, None)
+    try:
+        for name, status in (("evil.com", 403), ("localhost", 200), ("127.0.0.1:9090", 200), ("[::1]", 200)):
+            asked = http.client.HTTPConnection(host, endpoint.port, timeout=10)
+            asked.request("GET", "/metrics", headers={"Host": name})
+            assert asked.getresponse().status == status, name
+            asked.close()
+        with logged() as log:
+            asked.request("GET", "/broken", headers={"Host": "localhost"})
+            with pytest.raises(http.client.RemoteDisconnected):
+                asked.getresponse()
+        assert "ZeroDivisionError: broken" in log()[0]["exception"]
+    finally:
+        endpoint.close()
+
+
 def test_metrics_ask_for_a_token_where_others_can_reach_them(tmp_path: Path) -> None:
     token = new_token(tmp_path / "tokens", "prometheus")
     pages = {"/metrics": Page(lambda: (200, b"figures")), "/healthz": Page(lambda: (200, b"ok"), is_open=True)}
@@ -110,6 +142,8 @@ def test_metrics_ask_for_a_token_where_others_can_reach_them(tmp_path: Path) -> 
         assert page(endpoint.port, "/metrics")[0] == 401
         assert page(endpoint.port, "/metrics", "nonsense")[0] == 401
         assert page(endpoint.port, "/metrics", token) == (200, "figures")
+        some = new_token(tmp_path / "tokens", "some roots", ["lake"])
+        assert eventually(lambda: page(endpoint.port, "/metrics", some)[0] == 403), "figures name tables"
         assert page(endpoint.port, "/healthz") == (200, "ok")
         with pytest.raises(InputError, match="cannot listen"):
             HttpEndpoint("127.0.0.1", endpoint.port, pages, None)
@@ -244,7 +278,10 @@ def test_metrics_over_tls(tmp_path: Path) -> None:
         (["a=/tmp", "--tls-cert", "x"], ["certificate and its key"]),
         (["a=/tmp", "--token-file", "/no/such/file"], ["cannot be read"]),
         (["a=/tmp", "--ticket-key", "/dev/null"], ["0 bytes"]),
-        (["a=/tmp", "--memory", "1MB"], ["more than all may"]),
+        (["a=/tmp", "--memory", "1MB"], ["more than all may", "--memory"]),
+        (["a=/tmp", "--option", "nope=1"], ["nope"]),
+        (["a=/tmp", "--host", ""], ["the host is empty"]),
+        (["a=/tmp", "--tls-cert", "/etc/hostname", "--tls-key", "/etc/hostname"], ["holds no certificate"]),
         (["a=/tmp", "--memory", "lots"], ["--memory"]),
         (["a=/tmp", "--storage-options", "/no/such/file"], ["cannot be read"]),
         (["a=ftp://x/y"], ["unknown form"]),
@@ -287,7 +324,7 @@ def test_storage_options_of_roots(tmp_path: Path) -> None:
 
 
 def test_tables_of_an_object_store_are_found_without_listing_their_files(tmp_path: Path) -> None:
-    for name in ("a/events", "a/events2", "b", "c/d/e"):
+    for name in ("a/events", "a/events2", "b", "c/d/e", "_old/events", "a/.hidden/events", "a/back\\slash"):
         write_events(tmp_path / name)
     for number in range(50):
         (tmp_path / "a" / f"notes-{number}.txt").write_text("x")
@@ -317,3 +354,8 @@ def test_list_flights_is_bounded(lake: Path) -> None:
         assert connection.tables() == ["lake/deep/er/clicks"]
         assert connection.tables(limit=0) == []
         assert connection.tables("other") == []
+    with serving({"lake": lake, "more": lake}, listed_tables=1) as server, connect(server.url) as connection:
+        assert connection.tables() == ["lake/deep/er/clicks"]
+        server._core.is_stopping.set()
+        with pytest.raises(ServerBusyError, match="stopping"):
+            connection.tables()

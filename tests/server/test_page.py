@@ -6,9 +6,11 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -383,18 +385,35 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_on_loopback_it_is_open_and_through_a_proxy_it_asks_for_a_token(lake: Path, tmp_path: Path) -> None:
+def test_connections_that_say_nothing_shut_nobody_out(tmp_path: Path) -> None:
+    write_events(tmp_path / "events")
+    root = Root("events", parse_location(tmp_path / "events"))
+    service = PageService(ShownTables(Roots([root]), only="events"), Door(True, None), is_logged=False)
+    with RunningPage("127.0.0.1", 0, service, request_seconds=2.0) as page, ExitStack() as stack:
+        begun = b"GET / HT", b"POST /api/tables HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
+        silent = []
+        for number in range(200):
+            opened = stack.enter_context(socket.create_connection(("127.0.0.1", page.port), 10))
+            opened.sendall(begun[number % 2])
+            silent.append(opened)
+        for _ in range(3):
+            assert call(page.url, "/").status == 200
+        silent[-2].settimeout(10)
+        with suppress(ConnectionResetError):
+            assert silent[-2].recv(100) == b"", "no request came in time"
+
+
+def test_where_there_are_tokens_it_asks_for_one_on_loopback_too(lake: Path, tmp_path: Path) -> None:
     token = new_token(tmp_path / "tokens", "people")
     with logged() as log, serving({"lake": lake}, page_port=0, token_file=str(tmp_path / "tokens")) as server:
         url = server.page_url or ""
-        assert call(url, "/api/tables").json["tables"] == ["lake/deep/clicks", "lake/events"]
-        for headers in ({"Host": "lake.example"}, {"X-Forwarded-For": "10.0.0.1"}):
+        for headers in ({}, {"Host": "lake.example"}, {"X-Forwarded-For": "10.0.0.1"}):
             assert call(url, "/", headers=headers).status == 200, "the page itself holds nothing"
             assert call(url, "/api/tables", headers=headers).status == 401
             assert call(url, "/api/tables", headers=headers | {"Authorization": "Bearer nonsense"}).status == 401
             assert call(url, "/api/tables", headers=headers | {"Authorization": f"Bearer {token}"}).status == 200
     calls = [line for line in log() if line["event"] == "call"]
-    assert [line["outcome"] for line in calls] == ["ok", *["refused", "refused", "ok"] * 2]
+    assert [line["outcome"] for line in calls] == ["refused", "refused", "ok"] * 3
     assert token not in json.dumps(calls)
 
 
@@ -415,7 +434,7 @@ def test_beyond_loopback_a_token_has_its_roots(lake: Path, tmp_path: Path) -> No
 
 def test_it_is_refused_where_it_would_be_open_to_all(lake: Path) -> None:
     with (
-        pytest.raises(InputError, match=r"no a certificate \(TLS\) and no tokens"),
+        pytest.raises(InputError, match=r"there is no certificate \(TLS\) and no token file"),
         serving({"lake": lake}, page_host="0.0.0.0", page_port=0),
     ):
         pass

@@ -11,8 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import psutil
+import pyarrow as pa
 import pyarrow.flight as flight
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.synthetic import Layout
@@ -21,6 +24,8 @@ from delta_sidecar.server.budget import Budget, GoneError
 from delta_sidecar.storage.opening import open_location
 from delta_sidecar.storage.uri import Location
 from delta_sidecar.testing import CountingStore
+from delta_sidecar.testing.actions import AddFile
+from delta_sidecar.testing.table_builder import LogBuilder
 from tests.costs.made_index import made_index
 from tests.events_table import write_events
 from tests.server.serving import command_of, eventually, logged, server_process, serving, write_rows
@@ -126,6 +131,41 @@ def test_a_client_that_stalls_holds_no_more_than_its_budget(rows: Path) -> None:
         assert eventually(lambda: server.health()["streams"] == 0)
         assert connection.table("lake/t").to_batches().read_all().num_rows == ROWS * FILE_COUNT
         assert counted.under_way == 0
+
+
+def test_a_client_that_takes_nothing_loses_its_place(rows: Path) -> None:
+    with (
+        logged() as log,
+        serving({"lake": rows}, streams=1, patience=10.0, stop_seconds=0.2, stall_seconds=1.0) as server,
+        connect(server.url) as connection,
+    ):
+        stream = connection.table("lake/t").to_batches(batch_size=10_000)
+        next(stream)
+        with connect(server.url) as other:
+            assert other.table("lake/t").to_batches(limit=5).read_all().num_rows == 5
+        with pytest.raises(ServerBusyError, match="its place was given away"):
+            list(stream)
+        outcomes = [line["outcome"] for line in log() if line.get("method") == "DoGet"]
+        assert outcomes == ["stalled", "ok"]
+        line = next(line for line in log() if line.get("outcome") == "ok" and line.get("method") == "DoGet")
+        assert line["store_requests"] > 2
+        assert line["store_bytes"] > 40, "what is read of local data files counts"
+
+
+def test_batches_of_large_rows_are_small(tmp_path: Path) -> None:
+    """A row group that is larger than a stream may hold is not read by so many rows of any size."""
+    drawn, count = np.random.default_rng(3), 16_000
+    made = pa.table({"x": pa.array([drawn.bytes(1_000) for _ in range(count)], pa.binary())})
+    (tmp_path / "t").mkdir()
+    pq.write_table(made, tmp_path / "t" / "0.parquet", use_dictionary=False, row_group_size=count)
+    size = (tmp_path / "t" / "0.parquet").stat().st_size
+    LogBuilder(tmp_path / "t").metadata({"x": "binary"}).commit(AddFile("0.parquet", size=size))
+    with logged() as log, serving({"lake": tmp_path}) as server, connect(server.url) as connection:
+        sizes = [batch.nbytes for batch in connection.table("lake/t").to_batches()]
+    assert sum(sizes) > count * 1_000
+    assert max(sizes) <= 2 << 20
+    line = next(line for line in log() if line.get("method") == "DoGet")
+    assert size * 0.9 < line["store_bytes"] < size * 1.2
 
 
 def is_steady(value: Callable[[], int]) -> bool:

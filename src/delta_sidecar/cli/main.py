@@ -620,6 +620,14 @@ _LISTEN, _LET_IN, _ROOM, _WATCHED = "Address", "Access", "Limits", "Page and met
     help="Seconds to let streams finish on stop (30).",
 )
 @option(
+    "--stall-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    metavar="N",
+    section=_ROOM,
+    help="How long a client may take nothing (300).",
+)
+@option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     metavar="N",

@@ -54,6 +54,7 @@ class Order:
     stream_memory: str
     wait: float
     stop_seconds: float
+    stall_seconds: float
     no_sql: bool
     sql_memory: str
     sql_seconds: float
@@ -76,6 +77,7 @@ class Order:
             stream_bytes=bytes_of(self.stream_memory, "--stream-memory"),
             patience=self.wait,
             stop_seconds=self.stop_seconds,
+            stall_seconds=self.stall_seconds,
             sql=not self.no_sql,
             sql_bytes=bytes_of(self.sql_memory, "--sql-memory"),
             sql_seconds=self.sql_seconds,
@@ -152,6 +154,8 @@ def _key(path: str) -> bytes:
 def make_token(path: str, name: str, roots: Sequence[str] | None, expires: str | None, as_json: bool) -> None:
     """Add a token to a file and print it, once."""
     until = None if expires is None else _instant(expires)
+    if until is not None and until <= datetime.now(UTC):
+        raise InputError(f"--expires {expires} is in the past; give a time to come, or 30d")
     token = new_token(path, name, roots, until)
     if as_json:
         write_json({"name": name, "token": token, "roots": roots, "expires": until and until.isoformat()})

@@ -20,6 +20,7 @@ from delta_sidecar.errors import (
     StoreUnavailableError,
     UnsupportedTypeError,
 )
+from delta_sidecar.storage.metered import MeteredStore
 from delta_sidecar.storage.parquet_ranges import chunk_range
 from delta_sidecar.storage.ranged_file import RangedFile
 from delta_sidecar.storage.store import Store
@@ -77,13 +78,19 @@ class OpenParquet:
 
     parquet: pq.ParquetFile
     ranged: RangedFile | None = None
+    charge: Callable[[int, int], None] | None = None
+    """Counts what is read past the store: of a local file."""
 
     def announce(self, groups: Sequence[int], leaves: Sequence[int]) -> None:
         """Say which column chunks come next: they are fetched side by side, while others are decoded."""
+        if self.ranged is None and self.charge is None:
+            return
+        row_groups = [self.parquet.metadata.row_group(group) for group in groups]
+        ranges = [chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves]
         if self.ranged is not None:
-            row_groups = [self.parquet.metadata.row_group(group) for group in groups]
-            ranges = [chunk_range(group.column(leaf)) for group in row_groups for leaf in leaves]
             self.ranged.prepare(ranges, streams=len(leaves))
+        elif self.charge is not None:
+            self.charge(0, sum(each.length for each in ranges))
 
 
 def is_cut_short(store: Store, path: str, size: int, error: StorageError) -> bool:
@@ -105,7 +112,15 @@ def open_parquet(sources: Sources, log_path: str, size: int | None) -> Iterator[
             coerce_int96_timestamp_unit="us",
             arrow_extensions_enabled=False,
         )
-        yield OpenParquet(parquet, source if isinstance(source, RangedFile) else None)
+        charge = _charge(sources, log_path) if isinstance(source, pa.MemoryMappedFile | pa.OSFile) else None
+        if charge is not None:
+            charge(1, 0)
+        yield OpenParquet(parquet, source if isinstance(source, RangedFile) else None, charge)
+
+
+def _charge(sources: Sources, log_path: str) -> Callable[[int, int], None] | None:
+    store, _ = sources.locate(log_path)
+    return store.charge if isinstance(store, MeteredStore) else None
 
 
 @contextmanager

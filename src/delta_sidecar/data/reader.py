@@ -42,6 +42,10 @@ _SMALLEST_BATCH = 1024
 """A small limit reads small batches of a large row group, but none smaller."""
 
 
+_BATCH_BYTES = 1 << 20
+"""A batch of a large row group may have that many bytes, however little memory there is."""
+
+
 class RowReader:
     """Reads the rows of a table's files, any number of them at once, in threads of the caller's."""
 
@@ -315,12 +319,19 @@ class _OpenFile:
         if not stored.leaves:
             yield stored.read(_table(span.count, {})), span.count
             return
-        size = min(self.request.batch_size, max(self.request.limit or self.request.batch_size, _SMALLEST_BATCH))
+        size = self._batch_rows(span)
         self.source.announce(span.groups, stored.leaves)
         for batch in self.source.parquet.reader.iter_batches(
             size, row_groups=span.groups, column_indices=stored.leaves, use_threads=span.bytes >= _PARALLEL_BYTES
         ):
             yield stored.read(pa.Table.from_batches([batch])), batch.num_rows
+
+    def _batch_rows(self, span: RowSpan) -> int:
+        """Rows of a batch: no more than the memory for a row group holds, however large a row is."""
+        request = self.request
+        most = min(request.batch_size, max(request.limit or request.batch_size, _SMALLEST_BATCH))
+        held = max(request.group_bytes, _BATCH_BYTES) * span.count // max(span.bytes, 1)
+        return max(1, min(most, held))
 
 
 def _both(left: pa.ChunkedArray | None, right: pa.ChunkedArray) -> pa.ChunkedArray:

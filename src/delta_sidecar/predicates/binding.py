@@ -363,10 +363,12 @@ def _truth(expression: Expression, value: bool | None) -> Expression:
     return is_true(expression) if value else is_false(expression)
 
 
-def parse_predicate(predicate: str | Filters | RowFilters, now: int | None = None) -> Condition | None:
+def parse_predicate(predicate: str | Filters | RowFilters | Condition, now: int | None = None) -> Condition | None:
     """The condition as it is written, bound to no table; None if it leaves nothing out."""
     if isinstance(predicate, str):
         return parse_sql(predicate, now)
+    if isinstance(predicate, Condition):
+        return predicate
     if not isinstance(predicate, (list, tuple)):
         raise PredicateError(
             f"a predicate is SQL text, a list of filters or a pyarrow expression, not a {type(predicate).__name__}"
@@ -375,7 +377,7 @@ def parse_predicate(predicate: str | Filters | RowFilters, now: int | None = Non
 
 
 def bind_predicate(
-    predicate: str | Filters | RowFilters | None,
+    predicate: str | Filters | RowFilters | Condition | None,
     schema: StructType,
     partition_columns: Sequence[str],
     partition_timezone: str = "UTC",

@@ -32,7 +32,7 @@ class RowFilters(NamedTuple):
     filters: Filters
 
 
-_OPERATORS: dict[str, Operator] = {
+OPERATORS: dict[str, Operator] = {
     "=": "=",
     "==": "=",
     "!=": "!=",
@@ -80,10 +80,10 @@ def _filter(item: Any, of_rows: bool) -> Condition:
 
 
 def _valued(name: Name, operator: str, value: Any, of_rows: bool) -> Condition:
-    if operator in _OPERATORS:
+    if operator in OPERATORS:
         if value is None and of_rows:
-            return Comparison(name, _OPERATORS[operator], Null())
-        return _comparison(name, _OPERATORS[operator], value)
+            return Comparison(name, OPERATORS[operator], Null())
+        return _comparison(name, OPERATORS[operator], value)
     if operator in ("in", "not in"):
         options = _options(value, operator)
         found = _membership_of_rows(name, options) if of_rows else Membership(name, options)

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from delta_sidecar.errors import InputError, needs_extra
+from delta_sidecar.predicates.predicate_tuples import RowFilters, parse_filters
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.one_reading import ReadOnceIterator
+from delta_sidecar.server.json_predicates import tree_of, with_json_values
 from delta_sidecar.server.loopback import is_loopback
 from delta_sidecar.server.requests import encoded
 from delta_sidecar.server.wire_errors import from_flight
@@ -44,7 +46,7 @@ def connect(
     Args:
         url: Where it listens: `grpc+tls://host:50051`, or `grpc://127.0.0.1:50051` without TLS.
         token: A token of `sidecar token new`.
-        root_certificates: Certificates to trust, PEM, instead of those of the system.
+        root_certificates: Certificates to trust, as PEM, instead of those of the system; not the path of a file.
         timeout: Seconds that calls may take that answer at once; streams take as long as they take.
         insecure: Send the token without TLS to another machine.
 
@@ -68,12 +70,24 @@ def connect(
         raise InputError(f"{url!r} is not the address of a server; write grpc+tls://host:port or grpc://127.0.0.1:port")
     if token is not None and parts.scheme != "grpc+tls" and not is_loopback(parts.hostname) and not insecure:
         raise InputError(f"{url} has no TLS: the token could be read on its way; use grpc+tls://, or insecure=True")
-    given = root_certificates.encode() if isinstance(root_certificates, str) else root_certificates
+    given = _certificates(root_certificates)
+    if token is not None and not (token.isascii() and token.isprintable() and token == token.strip()):
+        raise InputError("the token has characters that no token has, such as a line break or a space; copy it again")
     try:
         client = flight.FlightClient(url, tls_root_certs=given)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{url!r} is not the address of a server: {str(error).splitlines()[0]}") from None
     return Connection(client, url, token, timeout)
+
+
+def _certificates(given: bytes | str | None) -> bytes | None:
+    data = given.encode() if isinstance(given, str) else given
+    if data is not None and b"-----BEGIN" not in data:
+        raise InputError(
+            "root_certificates holds no certificate (-----BEGIN CERTIFICATE-----); if it is the path of a file, give "
+            "what is in it: Path(…).read_bytes()"
+        )
+    return data
 
 
 class _Connected:
@@ -205,6 +219,7 @@ class RemoteTable(_Connected):
         TableNotFoundError: The server has no such table, or it is not for this token.
         VersionNotFoundError: The table has no such version.
         AccessDeniedError: The token is missing, unknown or expired.
+        OtherTableError: The table was dropped and made again since it was opened; also raised by its methods.
         ServerError: The server cannot be reached.
 
     Example:
@@ -219,10 +234,10 @@ class RemoteTable(_Connected):
     def __init__(self, connection: Connection, name: str, version: int | str | datetime | None = None) -> None:
         self._connection = connection
         self.name = name
-        self._load(version)
+        self._load(version, {})
 
-    def _load(self, version: int | str | datetime | None) -> None:
-        request: dict[str, Any] = {"table": self.name}
+    def _load(self, version: int | str | datetime | None, pinned: Mapping[str, Any]) -> None:
+        request: dict[str, Any] = {"table": self.name, **pinned}
         if isinstance(version, str | datetime):
             request["timestamp"] = version if isinstance(version, str) else version.isoformat()
         elif version is not None:
@@ -257,11 +272,16 @@ class RemoteTable(_Connected):
 
     def load_as_version(self, version: int | str | datetime) -> None:
         """Switch to another version: a number, or the version at a time (ISO text or datetime)."""
-        self._load(version)
+        self._load(version, self._pinned)
 
     def update_incremental(self) -> None:
         """Switch to the newest version."""
-        self._load(None)
+        self._load(None, self._pinned)
+
+    @property
+    def _pinned(self) -> dict[str, Any]:
+        """What the server must find: the table that was opened, not another in its place."""
+        return {"table_id": self.metadata().id}
 
     # Its files
 
@@ -304,7 +324,7 @@ class RemoteTable(_Connected):
         strategy: str | None = None,
     ) -> str:
         """What a listing would read, and why."""
-        request = self._request("files", predicate, columns, limit, strategy=strategy)
+        request = self._request("files", _sendable(predicate), columns, limit, strategy=strategy)
         return str(self._connection._asked("explain", request)["text"])
 
     # Its rows
@@ -325,27 +345,42 @@ class RemoteTable(_Connected):
 
     def to_pyarrow_table(
         self,
+        partitions: RemotePredicate | None = None,
         columns: Sequence[str] | None = None,
+        filesystem: None = None,
+        filters: RemotePredicate | None = None,
+        *,
         predicate: RemotePredicate | None = None,
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows in memory."""
-        with self.to_batches(columns, predicate, limit) as rows:
+        """The rows in memory, as `DeltaTable.to_pyarrow_table` gives them: null in tuples of `filters` means what it
+        means in pyarrow. `predicate` is one as in `to_batches`; all that are given must hold. `filesystem` is refused:
+        the server reads the files."""
+        if filesystem is not None:
+            raise InputError("a server reads the files itself; leave filesystem out")
+        wanted = _joined([_sendable(partitions), _sendable(filters, of_rows=True), _sendable(predicate)])
+        with self._connection._stream(self._request("rows", wanted, columns, limit)) as rows:
             return rows.read_all()
 
     def to_pandas(
         self,
+        partitions: RemotePredicate | None = None,
         columns: Sequence[str] | None = None,
+        filesystem: None = None,
+        filters: RemotePredicate | None = None,
+        types_mapper: Any = None,
+        *,
         predicate: RemotePredicate | None = None,
         limit: int | None = None,
-        types_mapper: Any = None,
     ) -> pd.DataFrame:
-        """The rows as a pandas data frame; `InputError` if pandas is not installed."""
+        """The rows as a pandas data frame, with the arguments of `to_pyarrow_table`; `InputError` if pandas is not
+        installed."""
         try:
             import pandas  # noqa: F401
         except ImportError:
             raise needs_extra("to_pandas", "pandas", "pandas") from None
-        return self.to_pyarrow_table(columns, predicate, limit).to_pandas(types_mapper=types_mapper)
+        table = self.to_pyarrow_table(partitions, columns, filesystem, filters, predicate=predicate, limit=limit)
+        return table.to_pandas(types_mapper=types_mapper)
 
     def changes(
         self,
@@ -365,22 +400,21 @@ class RemoteTable(_Connected):
         limit: int | None,
         **more: Any,
     ) -> RemoteStream:
-        return self._connection._stream(self._request(what, predicate, columns, limit, **more))
+        return self._connection._stream(self._request(what, _sendable(predicate), columns, limit, **more))
 
     def _request(
         self,
         what: str,
-        predicate: RemotePredicate | None,
+        predicate: _Sendable | None,
         columns: Sequence[str] | None,
         limit: int | None,
         **more: Any,
     ) -> dict[str, Any]:
-        if predicate is not None and not isinstance(predicate, str | Mapping | list | tuple):
-            raise InputError(
-                f"a server takes a predicate as SQL text, a dict or a list of filters, not a {type(predicate).__name__}"
-            )
+        if isinstance(columns, str):
+            raise InputError(f"columns is a list of names, not one text; write [{columns!r}]")
         request = {
             "table": self.name,
+            **self._pinned,
             "what": what,
             "version": self.version(),
             "predicate": predicate,
@@ -389,6 +423,33 @@ class RemoteTable(_Connected):
             **more,
         }
         return {name: value for name, value in request.items() if value is not None}
+
+
+_Sendable: TypeAlias = str | dict[str, Any]
+
+
+def _sendable(predicate: RemotePredicate | None, of_rows: bool = False) -> _Sendable | None:
+    """A predicate as it is sent. Tuples are understood here, as they are where no server is: Python's values and the
+    meaning of null stay what they are. `of_rows`: with pyarrow's meaning of null."""
+    if predicate is None or isinstance(predicate, str):
+        return predicate
+    if isinstance(predicate, Mapping):
+        sent: dict[str, Any] = with_json_values(predicate)
+        return sent
+    if not isinstance(predicate, list | tuple):
+        raise InputError(
+            f"a server takes a predicate as SQL text, a dict or a list of filters, not a {type(predicate).__name__}"
+        )
+    condition = parse_filters(RowFilters(predicate) if of_rows else predicate)
+    return None if condition is None else tree_of(condition)
+
+
+def _joined(predicates: Sequence[_Sendable | None]) -> _Sendable | None:
+    """All of some predicates."""
+    given = [each for each in predicates if each is not None]
+    if len(given) < 2:
+        return given[0] if given else None
+    return {"and": [{"op": "sql", "text": each} if isinstance(each, str) else each for each in given]}
 
 
 def _closing(stream: RemoteStream) -> Iterator[FileInfo]:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ from delta_sidecar.server.requests import ReadRequest, RequestLimits, request_of
 from delta_sidecar.server.roots import Roots
 from delta_sidecar.server.sql.flight_sql import ACTIONS, FlightSql
 from delta_sidecar.server.sql.messages import is_message
-from delta_sidecar.server.streams import ServedStream
+from delta_sidecar.server.streams import ServedStream, Stalls
 from delta_sidecar.server.table_search import tables_below
 from delta_sidecar.server.tickets import SignedRequest, TicketSigner
 
@@ -66,6 +67,8 @@ class Core:
     sql_bytes: int = 0
     """What a SQL statement reserves of the budget; 0 if SQL is not offered."""
     sql_seconds: float = 60.0
+    stalls: Stalls = field(default_factory=lambda: Stalls(300.0))
+    """Ends streams whose clients take nothing."""
     is_stopping: threading.Event = field(default_factory=threading.Event)
     is_cut_off: threading.Event = field(default_factory=threading.Event)
     """Streams that still run are ended."""
@@ -98,27 +101,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         call = _call_of(context)
         with call.answering():
             wanted = _criteria(criteria, self._core.listed_tables)
-            call.hand_on()
-        return self._tables(call, wanted)
+            self._check_going()
+            with self._turn(context):
+                found = list(islice(self._names(call, wanted.root), wanted.limit))
+            call.facts["tables"] = len(found)
+            paths = (flight.FlightDescriptor.for_path(*name.split("/")) for name in found)
+            return iter([flight.FlightInfo(None, path, []) for path in paths])
 
-    def _tables(self, call: Call, wanted: _Criteria) -> Iterator[flight.FlightInfo]:
-        listed = 0
-        try:
-            for root in self._core.roots.of(call.caller):
-                if wanted.root is not None and root.name != wanted.root:
-                    continue
-                for name in tables_below(root):
-                    if listed == wanted.limit:
-                        break
-                    listed += 1
-                    descriptor = flight.FlightDescriptor.for_path(*name.split("/"))
-                    yield flight.FlightInfo(None, descriptor, [])
-            call.ended("ok", tables=listed)
-        except GeneratorExit:
-            call.ended("gone", tables=listed)
-            raise
-        except BaseException as error:
-            raise call.failed(error) from None
+    def _names(self, call: Call, root: str | None) -> Iterator[str]:
+        for each in self._core.roots.of(call.caller):
+            if root is None or each.name == root:
+                yield from tables_below(each)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
         with _call_of(context).answering():
@@ -176,7 +169,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             except BaseException:
                 admission.give_back()
                 raise
-            stream = ServedStream(reading, admission, call, core.figures, core.is_cut_off.is_set)
+            stream = ServedStream(reading, admission, call, core.figures, core.is_cut_off.is_set, core.stalls)
             return flight.GeneratorStream(reading.schema, stream)
 
     def _planned(self, context: flight.ServerCallContext, call: Call, command: bytes) -> tuple[pa.Schema, bytes]:
@@ -201,7 +194,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         except BaseException:
             admission.give_back()
             raise
-        stream = ServedStream(selected, admission, call, core.figures, core.is_cut_off.is_set)
+        stream = ServedStream(selected, admission, call, core.figures, core.is_cut_off.is_set, core.stalls)
         return flight.GeneratorStream(selected.schema, stream)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:

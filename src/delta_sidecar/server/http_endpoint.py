@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import socket
 import ssl
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from delta_sidecar.errors import AccessDeniedError, InputError
+from delta_sidecar.server.loopback import is_loopback, names_loopback
 from delta_sidecar.server.tokens import TokenFile
+
+_log = logging.getLogger(__name__)
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _PATIENCE: Final = 10.0
@@ -41,7 +47,8 @@ class HttpEndpoint:
     ) -> None:
         """`tokens` are asked for where there are any; `tls` are the files of a certificate and its key."""
         try:
-            self._server = _Server((host, port), _handler(pages, tokens))
+            kind = _Server6 if ":" in host else _Server
+            self._server = kind((host, port), _handler(pages, tokens, is_loopback(host)))
         except (OSError, OverflowError) as error:
             raise InputError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}") from None
         if tls is not None:
@@ -70,9 +77,16 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Clients that break off are none of our business."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            _log.error("internal error", exc_info=error)
 
 
-def _handler(pages: Mapping[str, Page], tokens: TokenFile | None) -> type[BaseHTTPRequestHandler]:
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+def _handler(pages: Mapping[str, Page], tokens: TokenFile | None, is_local: bool) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _PATIENCE
         server_version = "delta-sidecar"
@@ -83,14 +97,26 @@ def _handler(pages: Mapping[str, Page], tokens: TokenFile | None) -> type[BaseHT
             if page is None:
                 self._send(404, b"not found\n")
                 return
-            if tokens is not None and not page.is_open:
-                try:
-                    tokens.caller(self.headers.get("authorization"))
-                except AccessDeniedError as error:
-                    self._send(401, f"{error}\n".encode(), headers={"WWW-Authenticate": "Bearer"})
-                    return
+            if not page.is_open and not self._is_let_in():
+                return
             status, body = page.content()
             self._send(status, body, page.content_type)
+
+        def _is_let_in(self) -> bool:
+            """Figures name tables of all roots: a token with some roots of its own may not see them."""
+            if tokens is None:
+                if is_local and not names_loopback(self.headers.get("host", "")):
+                    self._send(403, b"these figures are for this machine alone: ask for them at 127.0.0.1\n")
+                    return False
+                return True
+            try:
+                caller = tokens.caller(self.headers.get("authorization"))
+            except AccessDeniedError as error:
+                self._send(401, f"{error}\n".encode(), headers={"WWW-Authenticate": "Bearer"})
+                return False
+            if caller.roots is not None:
+                self._send(403, b"this needs a token for all roots (sidecar token new without --roots)\n")
+            return caller.roots is None
 
         def _send(self, status: int, body: bytes, kind: str = _TEXT, headers: Mapping[str, str] | None = None) -> None:
             self.send_response(status)

@@ -1,8 +1,12 @@
-"""A predicate written as JSON, as the SQL text that means the same: one parser, and one meaning, for both.
+"""A predicate written as JSON, and the condition that it means.
 
-{"date": "2026-02-08", "region": ["eu", "us"]}              every column equal to its value, or to one of a list
+{"date": "2026-02-08", "region": ["eu", null]}              every column equal to its value, or to one of a list
 {"column": "ts", "op": ">=", "value": "2026-02-08"}         a comparison; a column in a struct is a list of names
 {"and": [tree, …]}   {"or": [tree, …]}   {"not": tree}
+{"op": "and", "terms": [tree, …]}   {"op": "not", "term": tree}   {"op": "sql", "text": "id > 7"}
+
+Values are those of `json_literals`. What Python says as tuples is sent in the same form (`tree_of`), so that it is
+understood once, by the client, as a table that is read without a server understands it.
 """
 
 from __future__ import annotations
@@ -11,116 +15,169 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from delta_sidecar.errors import PredicateError
-from delta_sidecar.values.bucket_columns import quoted
+from delta_sidecar.predicates import condition as written
+from delta_sidecar.predicates.condition import Comparison, Condition, Likeness, Membership, Name, Negation, Nullness
+from delta_sidecar.predicates.literals import Literal, Null
+from delta_sidecar.predicates.predicate_sql import parse_sql
+from delta_sidecar.predicates.predicate_tuples import OPERATORS
+from delta_sidecar.server.json_literals import json_of, json_of_value, literal_of, shown
 
-_COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 _FORM: Final = (
     'a predicate is SQL text, {"column": value}, {"column": name, "op": operator, "value": value}, '
     '{"and": […]}, {"or": […]} or {"not": {…}}'
 )
+_FIELDS: Final = ("column", "op", "value", "values")
 
 
-def sql_of_tree(tree: Any) -> str:
-    """The SQL text of a predicate's JSON; `PredicateError` if it is none. The caller bounds its depth."""
+def condition_of_tree(tree: Any) -> Condition:
+    """What a predicate's JSON means; `PredicateError` if it is none. The caller bounds its depth."""
     if not isinstance(tree, Mapping) or not tree:
-        raise PredicateError(f"{_shown(tree)} is not a predicate: {_FORM}")
+        raise PredicateError(f"{shown(tree)} is not a predicate: {_FORM}")
     if "column" in tree and "op" in tree:
         return _comparison(tree)
+    if len(tree) == 2 and tree.get("op") == "sql" and isinstance(tree.get("text"), str):
+        return parse_sql(tree["text"])
+    joined = _joined(tree)
+    if joined is not None:
+        return joined
+    if len(tree) == 1:
+        return _equality(*next(iter(tree.items())))
+    return written.All(tuple(_equality(name, value) for name, value in tree.items()))
+
+
+def _joined(tree: Mapping[str, Any]) -> Condition | None:
+    """What `and`, `or` and `not` join; None if the tree has none of them."""
     if len(tree) == 1:
         ((word, inner),) = tree.items()
-        if word in ("and", "or") and isinstance(inner, Sequence) and not isinstance(inner, str):
-            return _joined(word, inner)
-        if word == "not" and isinstance(inner, Mapping):
-            return f"NOT ({sql_of_tree(inner)})"
-    return " AND ".join(_equality(name, value) for name, value in tree.items())
-
-
-def _joined(word: str, inner: Sequence[Any]) -> str:
+    elif len(tree) == 2 and isinstance(tree.get("op"), str) and ("terms" in tree or "term" in tree):
+        word, inner = tree["op"].lower(), tree.get("terms", tree.get("term"))
+    else:
+        return None
+    if word == "not":
+        if not isinstance(inner, Mapping):
+            raise PredicateError(f'"not" needs one condition, an object, not {shown(inner)}')
+        return Negation(condition_of_tree(inner))
+    if word not in ("and", "or"):
+        return None
+    if not isinstance(inner, list | tuple):
+        raise PredicateError(f'"{word}" needs a list of conditions, not {shown(inner)}')
     if not inner:
         raise PredicateError(f'"{word}" has no conditions; leave it out, or give at least one')
-    return f" {word.upper()} ".join(f"({sql_of_tree(each)})" for each in inner)
+    conditions = tuple(map(condition_of_tree, inner))
+    return written.All(conditions) if word == "and" else written.Any(conditions)
 
 
-def _equality(column: str, value: Any) -> str:
+def _equality(column: str, value: Any) -> Condition:
+    """Null stands for the rows that have none, alone and in a list."""
+    name = _name(column)
     if value is None:
-        return f"{_name(column)} IS NULL"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"{_name(column)} IN {_options(value)}"
-    return f"{_name(column)} = {_literal(value)}"
+        return Nullness(name)
+    if not isinstance(value, list | tuple):
+        return Comparison(name, "=", literal_of(value))
+    options = _options(value)
+    others = Membership(name, tuple(each for each in options if not isinstance(each, Null)))
+    return others if len(others.options) == len(options) else written.Any((Nullness(name), others))
 
 
-def _comparison(tree: Mapping[str, Any]) -> str:
-    unknown = sorted(tree.keys() - {"column", "op", "value"})
+def _comparison(tree: Mapping[str, Any]) -> Condition:
+    unknown = sorted(tree.keys() - set(_FIELDS))
     if unknown:
         raise PredicateError(f"a comparison has no field {unknown[0]!r}; it has column, op and value")
     name, op = _name(tree["column"]), tree["op"]
-    word = " ".join(op.lower().split()) if isinstance(op, str) else op
+    word = " ".join(op.lower().split()) if isinstance(op, str) else ""
     if word in ("is null", "is not null"):
-        return f"{name} {word.upper()}"
-    if "value" not in tree:
-        raise PredicateError(f"the comparison with {_shown(op)} has no value")
-    value = tree["value"]
-    if word in _COMPARISONS:
-        return f"{name} {word} {_literal(value)}"
-    if word in _OTHERS:
-        return f"{name} {word.upper()} {_OTHERS[word](value)}"
-    raise PredicateError(
-        f"the operator {_shown(op)} is not supported; use one of {', '.join((*_COMPARISONS, *_OTHERS))}, is null, "
-        "is not null"
-    )
+        return _negated(Nullness(name), word == "is not null")
+    if "value" in tree and "values" in tree:
+        raise PredicateError("a comparison has value or values, not both")
+    if "value" not in tree and "values" not in tree:
+        raise PredicateError(f"the comparison with {shown(op)} has no value")
+    value = tree["value"] if "value" in tree else tree["values"]
+    if word in OPERATORS:
+        return Comparison(name, OPERATORS[word], literal_of(value))
+    made = _OTHERS.get(word.removeprefix("not "))
+    if made is None:
+        words = (*OPERATORS, *(f"{no}{each}" for each in _OTHERS for no in ("", "not ")))
+        raise PredicateError(
+            f"the operator {shown(op)} is not supported; use one of {', '.join(words)}, is null, is not null"
+        )
+    return _negated(made(name, value), word.startswith("not "))
 
 
-def _options(values: Any) -> str:
-    if not isinstance(values, Sequence) or isinstance(values, str) or not values:
-        raise PredicateError(f"in needs a list of values, not {_shown(values)}")
-    return f"({', '.join(map(_literal, values))})"
+def _negated(condition: Condition, is_negative: bool) -> Condition:
+    return Negation(condition) if is_negative else condition
 
 
-def _pattern(value: Any) -> str:
+def _options(values: Any) -> tuple[Literal, ...]:
+    if not isinstance(values, list | tuple):
+        raise PredicateError(f"in needs a list of values, not {shown(values)}")
+    return tuple(map(literal_of, values))
+
+
+def _membership(name: Name, values: Any) -> Condition:
+    return Membership(name, _options(values))
+
+
+def _likeness(name: Name, value: Any) -> Condition:
     if not isinstance(value, str):
-        raise PredicateError(f"like needs a string, not {_shown(value)}")
-    return _literal(value)
+        raise PredicateError(f"like needs a string, not {shown(value)}")
+    return Likeness(name, value)
 
 
-def _range(values: Any) -> str:
-    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) != 2:
-        raise PredicateError(f"between needs a list of two values, not {_shown(values)}")
-    return f"{_literal(values[0])} AND {_literal(values[1])}"
+def _range(name: Name, values: Any) -> Condition:
+    if not isinstance(values, list | tuple) or len(values) != 2:
+        raise PredicateError(f"between needs a list of two values, the least and the greatest, not {shown(values)}")
+    low, high = map(literal_of, values)
+    return written.All((Comparison(name, ">=", low), Comparison(name, "<=", high)))
 
 
-_OTHERS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "in": _options,
-    "not in": _options,
-    "like": _pattern,
-    "not like": _pattern,
+_OTHERS: Final[Mapping[str, Callable[[Name, Any], Condition]]] = {
+    "in": _membership,
+    "like": _likeness,
     "between": _range,
-    "not between": _range,
 }
 
 
-def _name(column: Any) -> str:
-    parts = [column] if isinstance(column, str) else column
-    if not isinstance(parts, Sequence) or not parts or not all(isinstance(part, str) and part for part in parts):
-        raise PredicateError(
-            f"{_shown(column)} is not a column: write its name, or a list of names for one in a struct"
-        )
-    return quoted(*parts)
+def _name(column: Any) -> Name:
+    if isinstance(column, str):
+        return Name((column,), dotted=True)
+    if isinstance(column, list | tuple) and column and all(isinstance(part, str) and part for part in column):
+        return Name(tuple(column))
+    raise PredicateError(f"{shown(column)} is not a column: write its name, or a list of names for one in a struct")
 
 
-def _literal(value: Any) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).upper()
-        case str():
-            return f"'{value.replace(chr(39), chr(39) * 2)}'"
-        case int() | float():
-            return repr(value)
-    raise PredicateError(f"{_shown(value)} is not a value: write a string, a number, true, false or null")
+def tree_of(condition: Condition) -> dict[str, Any]:
+    """The JSON of a condition that was made of tuples: `condition_of_tree` gives the same one back."""
+    match condition:
+        case written.All(conditions):
+            return {"and": list(map(tree_of, conditions))}
+        case written.Any(conditions):
+            return {"or": list(map(tree_of, conditions))}
+        case Negation(inner):
+            return {"not": tree_of(inner)}
+        case Nullness(Name(parts)):
+            return {"column": _written(parts), "op": "is null"}
+        case Comparison(Name(parts), op, right) if not isinstance(right, Name | written.DayOf):
+            return {"column": _written(parts), "op": op, "value": json_of(right)}
+        case Membership(Name(parts), options):
+            values = [json_of(each) for each in options if not isinstance(each, Name | written.DayOf)]
+            return {"column": _written(parts), "op": "in", "value": values}
+        case Likeness(Name(parts), pattern):
+            return {"column": _written(parts), "op": "like", "value": pattern}
+    raise PredicateError(f"a {type(condition).__name__} has no form in JSON; write the predicate as SQL text")
 
 
-def _shown(value: Any) -> str:
-    """A value in a message: its beginning says enough, and its end may be megabytes away."""
-    text = value if isinstance(value, str) else type(value).__name__
-    return repr(text if len(text) <= 40 else f"{text[:40]}…")
+def _written(parts: Sequence[str]) -> str | list[str]:
+    return parts[0] if len(parts) == 1 else list(parts)
+
+
+def with_json_values(tree: Any) -> Any:
+    """A predicate's object with Python's values, such as dates, bytes and infinities, in the forms of JSON."""
+    if not isinstance(tree, Mapping):
+        return json_of_value(tree)
+    return {name: _inner(name, value) for name, value in tree.items()}
+
+
+def _inner(name: Any, value: Any) -> Any:
+    if name in ("and", "or", "terms") and isinstance(value, list | tuple):
+        return [with_json_values(each) for each in value]
+    return with_json_values(value)

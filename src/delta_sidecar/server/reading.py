@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,15 @@ from typing import Any
 import pyarrow as pa
 from msgspec import structs
 
-from delta_sidecar.errors import CorruptLogError, DeltaSidecarError, InputError, NotOfferedError, TableNotFoundError
+from delta_sidecar.errors import (
+    CorruptLogError,
+    DeltaSidecarError,
+    InputError,
+    NotOfferedError,
+    OtherTableError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 from delta_sidecar.index.read.opening import remembered_version
 from delta_sidecar.log import travel
 from delta_sidecar.log.segment import OtherBase
@@ -22,6 +30,7 @@ from delta_sidecar.server.requests import ReadRequest
 from delta_sidecar.server.roots import Place, no_table
 from delta_sidecar.server.tokens import Caller
 from delta_sidecar.storage.metered import Cost, MeteredStore
+from delta_sidecar.storage.store import Store
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.table_access import TableAccess
 
@@ -33,6 +42,8 @@ class OpenTable:
     name: str
     table: DeltaTable
     access: TableAccess
+    others: Sequence[MeteredStore] = ()
+    """Stores of files that the table has elsewhere, as far as they were opened."""
 
     @property
     def version(self) -> int:
@@ -44,8 +55,9 @@ class OpenTable:
 
     @property
     def cost(self) -> Cost:
-        """Requests to the store and bytes, so far; those of files in other roots are not counted."""
-        return self.access.store.cost if isinstance(self.access.store, MeteredStore) else Cost()
+        """Requests to the stores and bytes, so far."""
+        stores = [self.access.store, *self.others]
+        return sum((each.cost for each in stores if isinstance(each, MeteredStore)), Cost())
 
     @property
     def index_age(self) -> int | None:
@@ -80,9 +92,26 @@ def open_table(place: Place, request: ReadRequest, options: Mapping[str, Any]) -
             table.load_as_version(request.timestamp)
     except TableNotFoundError:
         raise no_table(place.name) from None
+    except VersionNotFoundError:
+        if request.table_id is not None:
+            _check_same(place, _opened(place, None, options), request.table_id)
+        raise
+    if request.table_id is not None:
+        _check_same(place, table, request.table_id)
+    others: list[MeteredStore] = []
+
+    def open_other(uri: str) -> Store:
+        others.append(store := MeteredStore(place.open_other(uri)))
+        return store
+
     # In the table, too: engines read through it.
-    table._open_store = place.open_other
-    return OpenTable(place.name, table, table._access)
+    table._open_store = open_other
+    return OpenTable(place.name, table, table._access, others)
+
+
+def _check_same(place: Place, table: DeltaTable, table_id: str) -> None:
+    if table.metadata().id != table_id:
+        raise OtherTableError(f"{place.name} was dropped and made again: another table is in its place; open it again")
 
 
 def _opened(place: Place, version: int | None, options: Mapping[str, Any]) -> DeltaTable:

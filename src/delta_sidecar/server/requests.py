@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from delta_sidecar.errors import DeltaSidecarError, InputError, OptionError, PredicateError
-from delta_sidecar.server.json_predicates import sql_of_tree
+from delta_sidecar.predicates.condition import Condition
+from delta_sidecar.server.json_predicates import condition_of_tree
 from delta_sidecar.settings import STRATEGIES
 from delta_sidecar.table_access import Predicate
 
@@ -42,15 +43,17 @@ class ReadRequest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     batch_size: int | None = None
     version: int | None = None
     timestamp: str | None = None
+    table_id: str | None = None
+    """The id that the table must have: another may be in its place by now."""
     start: int | str | None = None
     """The first version of changes, or a time."""
     end: int | str | None = None
 
     @property
-    def bindable(self) -> Predicate | None:
+    def bindable(self) -> Predicate | Condition | None:
         """The predicate as the table takes it."""
         if isinstance(self.predicate, dict):
-            return sql_of_tree(self.predicate)
+            return condition_of_tree(self.predicate)
         if isinstance(self.predicate, list):
             return _filters(self.predicate)
         return self.predicate

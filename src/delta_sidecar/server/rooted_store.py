@@ -48,7 +48,9 @@ class RootedStore(_ReadOnly):
 
     def _checked(self, path: str) -> str:
         if not is_below(os.path.realpath(f"{self._directory}/{path}"), self._roots):
-            raise AccessDeniedError(f"{path!r} is a symlink that leads out of the roots of this server; it is not read")
+            raise AccessDeniedError(
+                f"{path!r} leads out of the roots of this server, by .. or a symlink; it is not read"
+            )
         return path
 
     def local_path(self, path: str) -> str | None:

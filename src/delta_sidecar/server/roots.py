@@ -118,7 +118,7 @@ def segments(table: str) -> list[str]:
 
 def no_table(name: str) -> TableNotFoundError:
     """The error for a table that is not there, or not for this caller."""
-    return TableNotFoundError(f"there is no Delta table {name!r} on this server; ListFlights names those there are")
+    return TableNotFoundError(f"there is no Delta table {name!r} on this server, or it is not for you")
 
 
 def _guarded(root: Root, location: Location, readable: Sequence[Root]) -> Store:

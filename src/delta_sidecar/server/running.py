@@ -29,8 +29,10 @@ from delta_sidecar.server.page.running_page import RunningPage, check_installed
 from delta_sidecar.server.reading import load_readers
 from delta_sidecar.server.requests import RequestLimits
 from delta_sidecar.server.roots import Root, Roots
+from delta_sidecar.server.streams import Stalls
 from delta_sidecar.server.tickets import TicketSigner
 from delta_sidecar.server.tokens import TokenFile
+from delta_sidecar.settings import settings_of
 from delta_sidecar.storage.uri import parse_location
 
 _BATCH_FILES = 8_192
@@ -81,6 +83,8 @@ class ServerOptions:
     """Seconds that a call waits for its turn, before it is told to try again."""
     stop_seconds: float = 30.0
     """Seconds that running streams have to finish when the server stops."""
+    stall_seconds: float = 300.0
+    """Seconds after which a client that takes nothing loses its place."""
     ticket_seconds: float = 300.0
     ticket_key: bytes | None = field(default=None, repr=False)
     """Signs tickets; servers with the same key take each other's. Random if not given."""
@@ -101,7 +105,12 @@ class ServerOptions:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give 1 or more")
         if self.stream_bytes > self.held_bytes:
-            raise InputError("one stream would hold more than all may together; raise held_bytes")
+            raise InputError(
+                "one stream would hold more than all may together; raise held_bytes (--memory), or lower stream_bytes "
+                "(--stream-memory)"
+            )
+        if self.stall_seconds <= 0:
+            raise InputError(f"stall_seconds is {self.stall_seconds:g}; give more than 0")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise InputError("TLS needs both a certificate and its key")
         if self.ticket_key is not None and len(self.ticket_key) < _LEAST_KEY:
@@ -113,15 +122,19 @@ class ServerOptions:
         ]
         for host in hosts:
             self._check_safe(host)
+        settings_of(self.reader_options)
 
     def _check_safe(self, host: str) -> None:
+        if not host:
+            raise InputError("the host is empty; give 127.0.0.1, or 0.0.0.0 for all addresses of this machine")
         lacking = [
-            *(["a certificate (TLS)"] if self.tls_cert is None else []),
-            *(["tokens"] if self.token_file is None else []),
+            *(["no certificate (TLS)"] if self.tls_cert is None else []),
+            *(["no token file"] if self.token_file is None else []),
         ]
         if lacking and not self.insecure and not is_loopback(host):
             raise InputError(
-                f"{host} is reached from other machines, and there is no {' and no '.join(lacking)}: give both, "
+                f"{host} is reached from other machines, and there is "
+                f"{' and '.join(lacking)}: give both, "
                 "listen on 127.0.0.1, or give --insecure"
             )
 
@@ -158,6 +171,7 @@ class RunningServer:
             listed_tables=options.listed_tables,
             sql_bytes=min(options.sql_bytes, options.held_bytes) if options.sql and _has_duckdb() else 0,
             sql_seconds=options.sql_seconds,
+            stalls=Stalls(options.stall_seconds),
         )
         self._service = _listening(core, Callers(tokens, figures, clean), options)
         self._http: HttpEndpoint | None = None
@@ -208,6 +222,7 @@ class RunningServer:
             core.is_stopping.set()
             finished = core.streams.wait_until_free(limit)
             core.is_cut_off.set()
+            core.stalls.close()
             core.streams.wait_until_free(_GRACE)
             # Flight waits for every client; one that takes nothing is not waited for.
             closing = threading.Thread(target=self._service.shutdown, name="delta-sidecar-stop", daemon=True)
@@ -276,7 +291,7 @@ def _reader_options(options: ServerOptions) -> dict[str, Any]:
 
 def _listening(core: Core, callers: Callers, options: ServerOptions) -> FlightService:
     location = f"{_scheme(options)}://{_bracketed(options.host)}:{options.port}"
-    certificates = [] if options.tls_cert is None else [(_bytes(options.tls_cert), _bytes(options.tls_key or ""))]
+    certificates = [] if options.tls_cert is None else [_certificate(options.tls_cert, options.tls_key or "")]
     _check_free(options.host, options.port)
     try:
         return FlightService(location, core, callers, certificates)
@@ -305,8 +320,7 @@ def _http(core: Core, figures: Prometheus, tokens: TokenFile | None, options: Se
         "/healthz": Page(lambda: (200, b"ok\n"), is_open=True),
         "/readyz": Page(ready, is_open=True),
     }
-    asked = None if is_loopback(host) else tokens
-    return HttpEndpoint(host, options.metrics_port or 0, pages, asked, _tls(host, options))
+    return HttpEndpoint(host, options.metrics_port or 0, pages, tokens, _tls(host, options))
 
 
 def _page(core: Core, tokens: TokenFile | None, options: ServerOptions, clean: Callable[[str], str]) -> RunningPage:
@@ -348,6 +362,16 @@ def _scheme(options: ServerOptions) -> str:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def _certificate(cert: str, key: str) -> tuple[bytes, bytes]:
+    """Chain and key; gRPC would only say that the handshake failed, and only to clients."""
+    chain, secret = _bytes(cert), _bytes(key)
+    if b"-----BEGIN CERTIFICATE" not in chain:
+        raise InputError(f"{cert} holds no certificate (PEM); --tls-cert is the chain, --tls-key its private key")
+    if b"PRIVATE KEY-----" not in secret:
+        raise InputError(f"{key} holds no private key (PEM); --tls-cert is the chain, --tls-key its private key")
+    return chain, secret
 
 
 def _bytes(path: str) -> bytes:

@@ -15,6 +15,8 @@ _DIRECTORIES: Final = 10_000
 _REQUESTS: Final = 200
 """Requests to an object store, at most."""
 _DEEPEST: Final = 8
+_HIDDEN: Final = (".", "_")
+"""Directories that begin so are not looked into."""
 
 
 def tables_below(root: Root, directories: int = _DIRECTORIES, requests: int = _REQUESTS) -> Iterator[str]:
@@ -44,7 +46,7 @@ def _inner(path: str) -> list[str]:
             names = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
     except OSError:
         return []
-    return sorted((name for name in names if not name.startswith((".", "_"))), reverse=True)
+    return sorted((name for name in names if not name.startswith(_HIDDEN) and "\\" not in name), reverse=True)
 
 
 def _remote(name: str, store: Store, requests: int) -> Iterator[str]:
@@ -76,6 +78,8 @@ def _table_of(store: Store, path: str, looked: dict[str, bool]) -> tuple[str | N
     """The table that an object is part of, and how often the store was asked."""
     parts, asked = path.split("/")[:-1], 0
     for depth in range(1, min(len(parts), _DEEPEST) + 1):
+        if parts[depth - 1].startswith(_HIDDEN) or "\\" in parts[depth - 1]:
+            break
         directory = "/".join(parts[:depth])
         if directory not in looked:
             looked[directory] = _has_log(store, directory)

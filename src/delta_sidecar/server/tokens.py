@@ -11,18 +11,20 @@ import hashlib
 import logging
 import os
 import secrets
+import stat
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from delta_sidecar.errors import AccessDeniedError, InputError
+from delta_sidecar.storage.local import locked
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +32,9 @@ _PREFIX: Final = "dsc_"
 """Lets people, and tools that look for leaked secrets, tell what it is."""
 _LOOK_EVERY: Final = 1.0
 """Seconds between two looks at the file, at least."""
+
+
+_Trace: TypeAlias = tuple[int, ...]
 
 
 class Caller(Struct, frozen=True):
@@ -79,6 +84,8 @@ class TokenFile:
         self._look_every = look_every
         self._lock = threading.Lock()
         self._looked = time.monotonic()
+        self._told: _Trace | None = None
+        """The file that could not be read, if the log said so."""
         self._seen = _trace(self._path)
         self._known = _by_hash(_read(self._path))
 
@@ -104,20 +111,23 @@ class TokenFile:
             return self._known
 
     def _look(self) -> None:
-        """A file that is gone holds no tokens; one that cannot be understood leaves those of before."""
+        """A file that is gone holds no tokens; one that cannot be read or understood leaves those of before, and is
+        tried again at the next look."""
         trace = _trace(self._path)
         if trace == self._seen:
             return
-        self._seen = trace
         if trace is None:
-            self._known = {}
+            self._seen, self._known = None, {}
             _log.error("the token file is gone: nobody is let in until it is back")
             return
         try:
             self._known = _by_hash(_read(self._path))
+            self._seen, self._told = trace, None
             _log.info("read %d tokens again", len(self._known))
         except InputError as error:
-            _log.error("%s; the tokens of before stay valid", error)
+            if trace != self._told:
+                _log.error("%s; the tokens of before stay valid until it can", error)
+            self._told = trace
 
 
 def new_token(
@@ -128,13 +138,27 @@ def new_token(
 ) -> str:
     """Add a token to a file, which is created if need be, and return it: this is the only time it can be seen."""
     place = Path(path)
-    tokens = list(_read(place)) if place.exists() else []
-    if not name.strip() or any(each.name == name for each in tokens):
-        raise InputError(f"the name {name!r} is empty, or a token has it already; choose another")
+    if not name.isprintable():
+        raise InputError(f"the name {name!r} has a line break, or another character that cannot be printed")
     token = _PREFIX + secrets.token_urlsafe(32)
-    tokens.append(StoredToken(name, _hash(token), None if roots is None else list(roots), expires))
-    _write(place, msgspec.json.format(msgspec.json.encode(_Tokens(tokens)), indent=1) + b"\n")
+    with _alone(place):
+        tokens = list(_read(place)) if place.exists() else []
+        if not name.strip() or any(each.name == name for each in tokens):
+            raise InputError(f"the name {name!r} is empty, or a token has it already; choose another")
+        tokens.append(StoredToken(name, _hash(token), None if roots is None else list(roots), expires))
+        _write(place, msgspec.json.format(msgspec.json.encode(_Tokens(tokens)), indent=1) + b"\n")
     return token
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """No other process adds a token meanwhile. The file is replaced, so it is its directory that is locked."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path.parent))
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        yield
 
 
 def _hash(token: str) -> str:
@@ -155,25 +179,51 @@ def _read(path: Path) -> Sequence[StoredToken]:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """For the owner's eyes, in one step: a server may read it at any time."""
+    """In one step: a server may read it at any time. A new file is for the owner's eyes; an old one keeps its owner and
+    mode, or the server could not read it any more."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            _keep_access(path, file.fileno())
             file.write(data)
         os.replace(draft, path)
     except OSError as error:
         with suppress(OSError):
             draft.unlink()
-        raise InputError(f"the token file {path} cannot be written: {error.strerror}") from None
+        raise _unwritable(path, error) from None
 
 
-def _trace(path: Path) -> tuple[int, int, int] | None:
-    """What changes with the file; None if it is gone."""
+def _keep_access(path: Path, draft: int) -> None:
+    """Give a draft the owner and mode of the file that it replaces."""
     try:
-        stat = path.stat()
-    except OSError:
+        old = path.stat()
+    except FileNotFoundError:
+        return
+    made = os.fstat(draft)
+    if (old.st_uid, old.st_gid) != (made.st_uid, made.st_gid):
+        try:
+            os.fchown(draft, old.st_uid, old.st_gid)
+        except PermissionError:
+            raise InputError(
+                f"the token file {path} belongs to another user (uid {old.st_uid}, gid {old.st_gid}), which this one "
+                "cannot keep; run the command as that user, or as root"
+            ) from None
+    os.fchmod(draft, stat.S_IMODE(old.st_mode))
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"the token file {path} cannot be written: {error.strerror}")
+
+
+def _trace(path: Path) -> _Trace | None:
+    """What changes with the file, its owner and mode included; None if it is gone."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
         return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def _aware(instant: datetime) -> datetime:

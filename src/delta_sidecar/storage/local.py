@@ -92,7 +92,7 @@ class LocalStore:
 
     def replace(self, path: str, data: Buffer, expected: str | None) -> ObjectMeta:
         """Moved into its place in one step; who compares first holds a lock on the directory."""
-        with self._drafted(path, data) as draft, _locked(os.path.dirname(draft)):
+        with self._drafted(path, data) as draft, locked(os.path.dirname(draft)):
             if expected is not None:
                 self._check_same(path, expected)
             os.replace(draft, self._full(path))
@@ -227,7 +227,7 @@ _MOST_SPARE = 3
 
 
 @contextmanager
-def _locked(directory: str) -> Iterator[None]:
+def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     """A lock with one holder at a time, among the processes of this machine."""
     import fcntl
 

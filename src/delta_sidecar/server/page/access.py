@@ -1,4 +1,4 @@
-"""Who may look at a page. On loopback anyone of this machine may; elsewhere a token is asked for.
+"""Who may look at a page. Where there are tokens, one is asked for; without, on loopback, anyone of this machine may.
 
 A web page of anyone can make a browser call 127.0.0.1, also under a name of its own (DNS rebinding). So a page on
 loopback answers only to names of loopback, never to another site's script, and what a proxy passes on counts as coming
@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from delta_sidecar.server.loopback import is_loopback
+from delta_sidecar.server.loopback import names_loopback
 from delta_sidecar.server.tokens import ANYONE, Caller, TokenFile
 
 _OF_PROXIES: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -41,16 +41,10 @@ class Door(Struct, frozen=True):
 
     def caller(self, headers: Mapping[str, str]) -> Caller:
         """Who makes a request; `AccessDeniedError` without a token where one is needed."""
-        if self.tokens is None or self._is_local(headers):
+        if self.tokens is None:
             return ANYONE
         return self.tokens.caller(headers.get("authorization"))
 
     def _is_local(self, headers: Mapping[str, str]) -> bool:
         is_passed_on = any(name in headers for name in _OF_PROXIES)
-        return self.is_on_loopback and not is_passed_on and _names_loopback(headers.get("host", ""))
-
-
-def _names_loopback(host: str) -> bool:
-    """Whether a `Host` header names this machine as only this machine can reach it."""
-    name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
-    return is_loopback(name)
+        return self.is_on_loopback and not is_passed_on and names_loopback(headers.get("host", ""))

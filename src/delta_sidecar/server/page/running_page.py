@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _START_S: Final = 10.0
 _STOP_S: Final = 2
+_REQUEST_S: Final = 10.0
 _CONNECTIONS: Final = 128
 _BACKLOG: Final = 64
 
@@ -33,12 +34,23 @@ class RunningPage:
         http://127.0.0.1
     """
 
-    def __init__(self, host: str, port: int, service: PageService, tls: tuple[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        service: PageService,
+        tls: tuple[str, str] | None = None,
+        request_seconds: float = _REQUEST_S,
+    ) -> None:
+        """`request_seconds`: how long a connection may take to send its request."""
         import uvicorn
+
+        from delta_sidecar.server.page.patience import patient_protocol
 
         self._socket = _listening(host, port)
         config = uvicorn.Config(
             service.application(),
+            http=patient_protocol(request_seconds, _CONNECTIONS),
             log_config=None,
             log_level="warning",
             access_log=False,
@@ -61,6 +73,7 @@ class RunningPage:
         until = time.monotonic() + _START_S
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > until:
+                self._server.should_exit = True
                 self._socket.close()
                 raise ServerError("the page could not be started; the log says why")
             time.sleep(0.005)
