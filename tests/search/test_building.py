@@ -497,3 +497,12 @@ def test_a_merge_that_others_are_always_faster_than(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("delta_sidecar.storage.local.LocalStore.delete", refuse)
     with pytest.raises(ConflictError, match="faster in each of 20 rounds; run it again"):
         merge_splits(table)
+
+
+def test_a_value_that_the_engine_would_leave_out_is_refused(tmp_path: Path) -> None:
+    rows = pa.table({"body": ["disk", "full"], "host": ["a", "x" * 65_531]})
+    with pytest.raises(InputError, match="column host has 65,531 bytes.*index the column as a text"):
+        build_splits(rows, tmp_path / "refused", text=["body"], filters=["host"])
+    fitting = rows.set_column(1, "host", pa.array(["a", "x" * 65_530]))
+    build_splits(fitting, tmp_path / "logs", text=["body"], filters=["host"])
+    assert SearchTable(tmp_path / "logs").count("*", f"host = '{'x' * 65_530}'") == 1

@@ -22,6 +22,7 @@ import pyarrow as pa
 from delta_sidecar.arrays import pc
 from delta_sidecar.errors import InputError, UnknownColumnError, UnsupportedTypeError
 from delta_sidecar.search.actions import Split
+from delta_sidecar.search.analyzers import MOST_RAW_BYTES
 from delta_sidecar.search.column_types import holds, plain_rows
 from delta_sidecar.search.split_fields import (
     BOOLEAN,
@@ -273,11 +274,24 @@ def _column(batch: pa.RecordBatch, field: SplitField) -> pa.Array:
             raise TypeError(f"a {given} need not be a {field.type}; cast the column")
         if field.kind == TIME and not pa.types.is_null(column.type):
             return column.cast(pa.timestamp("us", tz=column.type.tz), safe=False)
-        return column.cast(_ARROW[field.kind]) if field.kind in _ARROW else column
+        column = column.cast(_ARROW[field.kind]) if field.kind in _ARROW else column
     except (pa.ArrowException, TypeError, UnsupportedTypeError) as error:
         raise InputError(
             f"a value of the column {field.name} ({column.type}) cannot be indexed as {field.type}: {error}"
         ) from None
+    if field.kind == KEYWORD:
+        _refuse_long(column, field)
+    return column
+
+
+def _refuse_long(column: pa.Array, field: SplitField) -> None:
+    """The engine leaves out longer values, so that no lookup, pattern or count of values would be right."""
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    if longest > MOST_RAW_BYTES:
+        raise InputError(
+            f"a value of the column {field.name} has {longest:,} bytes; values that are looked up as a whole have at "
+            f"most {MOST_RAW_BYTES:,}: index the column as a text, or store it only"
+        )
 
 
 _ARROW: Final[dict[str, pa.DataType]] = {
