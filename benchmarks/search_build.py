@@ -27,8 +27,8 @@ from benchmarks.measure import ROOT
 from benchmarks.report import RESULTS, environment, goals_table
 from benchmarks.specs import tables_dir
 from delta_sidecar.search import SearchTable, build_splits, merge_splits
-from delta_sidecar.search.building import Choices, fields_of, prepare_table
-from delta_sidecar.search.spark_splits import SplitTask
+from delta_sidecar.search.splits.building import Choices, fields_of, prepare_table
+from delta_sidecar.search.splits.on_spark import SplitTask
 from delta_sidecar.storage import open_store
 from delta_sidecar.values.arrow_types import table_schema
 

@@ -6,7 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from delta_sidecar.search.query import (
+from delta_sidecar.search.query.expression import (
     Both,
     Either,
     Everything,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 from typing import Any
 
-from delta_sidecar.search.query import (
+from delta_sidecar.search.query.expression import (
     Both,
     Either,
     Everything,

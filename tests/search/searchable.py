@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from delta_sidecar.search import Split, SplitFields, SplitWriter, append, create_table
-from delta_sidecar.search.split_fields import FIELDS
+from delta_sidecar.search.splits.fields import FIELDS
 from delta_sidecar.storage import open_store
 from delta_sidecar.values.arrow_types import table_schema
 from tests.search.lines import SCHEMA, log_lines

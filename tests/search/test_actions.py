@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar.search import MergeSkip, RemovedSplit, SearchTable, Split, append, checkpoint, create_table, replace
-from delta_sidecar.search.actions import from_wire, to_wire
-from delta_sidecar.search.packing import unpack
+from delta_sidecar.search.log.actions import from_wire, to_wire
+from delta_sidecar.search.log.packing import unpack
 from tests.properties.settings import random_cases
 from tests.search.made import LOG, SCHEMA, HandMade, packed, paths, removed
 

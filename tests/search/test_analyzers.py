@@ -7,7 +7,7 @@ import pytest
 tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
 from delta_sidecar import OptionError  # noqa: E402
-from delta_sidecar.search.analyzers import ANALYZERS, Analyzer, analyzer  # noqa: E402
+from delta_sidecar.search.splits.analyzers import ANALYZERS, Analyzer, analyzer  # noqa: E402
 
 TEXTS = [
     "Disk FULL on web-7: 99.5 %",

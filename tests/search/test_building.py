@@ -40,7 +40,7 @@ from delta_sidecar.search import (  # noqa: E402
     repair,
     replace,
 )
-from delta_sidecar.search.split_merging import plan_merges  # noqa: E402
+from delta_sidecar.search.splits.merging import plan_merges  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import log_lines  # noqa: E402
@@ -417,7 +417,7 @@ def test_a_merge_by_partition_and_in_a_dry_run(tmp_path: Path) -> None:
 
 
 def test_a_merge_is_planned_anew_after_a_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from delta_sidecar.search import split_merging
+    from delta_sidecar.search.splits import merging as split_merging
 
     table = tmp_path / "logs"
     for number in range(3):
@@ -493,7 +493,7 @@ def test_a_merge_that_others_are_always_faster_than(tmp_path: Path, monkeypatch:
     def refuse(*_: Any) -> None:
         raise StorageError("no permission to delete")
 
-    monkeypatch.setattr("delta_sidecar.search.split_merging.replace", conflict)
+    monkeypatch.setattr("delta_sidecar.search.splits.merging.replace", conflict)
     monkeypatch.setattr("delta_sidecar.storage.local.LocalStore.delete", refuse)
     with pytest.raises(ConflictError, match="faster in each of 20 rounds; run it again"):
         merge_splits(table)

@@ -20,7 +20,7 @@ from delta_sidecar.search import (
     skip,
     upgrade_protocol,
 )
-from delta_sidecar.search.actions import to_wire
+from delta_sidecar.search.log.actions import to_wire
 from tests.search.made import LOG, PROTOCOL, SCHEMA, HandMade, added, lines, metadata, packed, paths, splits
 
 

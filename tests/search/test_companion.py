@@ -33,7 +33,7 @@ from delta_sidecar.search import (  # noqa: E402
     purge,
     rows_of_hits,
 )
-from delta_sidecar.search.split_fields import PATH_FIELD, ROW_FIELD  # noqa: E402
+from delta_sidecar.search.splits.fields import PATH_FIELD, ROW_FIELD  # noqa: E402
 from tests.search.lines import log_lines  # noqa: E402
 from tests.search.made import FAR  # noqa: E402
 

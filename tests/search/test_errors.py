@@ -265,13 +265,13 @@ class TestConflicts:
         """It took ten minutes: others may have committed, and a cleaner may have been at work."""
         create_table(tmp_path, SCHEMA)
         times = iter([0.0, 601.0, 700.0, 701.0, 702.0])
-        monkeypatch.setattr("delta_sidecar.search.transactions.time.monotonic", lambda: next(times))
+        monkeypatch.setattr("delta_sidecar.search.writing.transactions.time.monotonic", lambda: next(times))
         assert append(tmp_path, splits("a.split")).conflicts == 1
 
     def test_a_commit_that_took_too_long_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         create_table(tmp_path, SCHEMA)
         times = iter([0.0, 1.0, 1801.0])
-        monkeypatch.setattr("delta_sidecar.search.transactions.time.monotonic", lambda: next(times))
+        monkeypatch.setattr("delta_sidecar.search.writing.transactions.time.monotonic", lambda: next(times))
         with pytest.raises(StoreUnavailableError, match="took so long to write"):
             append(tmp_path, splits("a.split"))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from delta_sidecar import PredicateError, UnknownColumnError
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.search import SearchTable, Split, append, create_table
-from delta_sidecar.search.split_pruning import pruned
+from delta_sidecar.search.log.split_pruning import pruned
 from delta_sidecar.values.types import parse_schema
 from tests.properties.settings import random_cases
 from tests.search.made import schema

@@ -16,13 +16,13 @@ tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not insta
 from delta_sidecar import QueryError  # noqa: E402
 from delta_sidecar.predicates.binding import bind_predicate  # noqa: E402
 from delta_sidecar.predicates.evaluation import matching  # noqa: E402
-from delta_sidecar.search.analyzers import analyzer  # noqa: E402
-from delta_sidecar.search.query import Query, Word  # noqa: E402
-from delta_sidecar.search.query_binding import QueryFields, bind_query  # noqa: E402
-from delta_sidecar.search.query_engine import ask, engine_query  # noqa: E402
-from delta_sidecar.search.query_text import MOST_TERMS, parse_query  # noqa: E402
-from delta_sidecar.search.split_fields import SplitFields  # noqa: E402
-from delta_sidecar.search.where_binding import rows_where  # noqa: E402
+from delta_sidecar.search.query.binding import QueryFields, bind_query  # noqa: E402
+from delta_sidecar.search.query.engine import ask, engine_query  # noqa: E402
+from delta_sidecar.search.query.expression import Query, Word  # noqa: E402
+from delta_sidecar.search.query.text import MOST_TERMS, parse_query  # noqa: E402
+from delta_sidecar.search.query.where import rows_where  # noqa: E402
+from delta_sidecar.search.splits.analyzers import analyzer  # noqa: E402
+from delta_sidecar.search.splits.fields import SplitFields  # noqa: E402
 from delta_sidecar.values.types import PrimitiveType, StructField, StructType  # noqa: E402
 from tests.search.query_cases import Queries, document, written  # noqa: E402
 from tests.search.query_model import DIVIDE, Model  # noqa: E402

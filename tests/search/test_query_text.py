@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from delta_sidecar import QueryError
-from delta_sidecar.search.query import (
+from delta_sidecar.search.query.expression import (
     Both,
     Either,
     Everything,
@@ -22,7 +22,7 @@ from delta_sidecar.search.query import (
     Without,
     Word,
 )
-from delta_sidecar.search.query_text import DEEPEST, MOST_CHARACTERS, MOST_TERMS, parse_query
+from delta_sidecar.search.query.text import DEEPEST, MOST_CHARACTERS, MOST_TERMS, parse_query
 
 A, B, C = Word(None, "a"), Word(None, "b"), Word(None, "c")
 

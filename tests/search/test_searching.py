@@ -35,10 +35,10 @@ from delta_sidecar.search import (  # noqa: E402
     create_table,
     overwrite,
 )
-from delta_sidecar.search.analyzers import Analyzer  # noqa: E402
-from delta_sidecar.search.prepared_search import PreparedSearch, SearchedSplit  # noqa: E402
-from delta_sidecar.search.searching import SearchRun, _Found, _Hit  # noqa: E402
-from delta_sidecar.search.split_fields import FIELDS  # noqa: E402
+from delta_sidecar.search.query.prepared import PreparedSearch, SearchedSplit  # noqa: E402
+from delta_sidecar.search.query.searching import SearchRun, _Found, _Hit  # noqa: E402
+from delta_sidecar.search.splits.analyzers import Analyzer  # noqa: E402
+from delta_sidecar.search.splits.fields import FIELDS  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from delta_sidecar.testing import CountingStore  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
 from delta_sidecar.search import SearchTable, build_splits, doctor
-from delta_sidecar.search.split_file import read_split_list
+from delta_sidecar.search.splits.file import read_split_list
 from tests.search.lines import log_lines
 from tests.search.split_racing import CHOICES, ROWS
 from tests.search.test_building import ids

@@ -32,8 +32,8 @@ from delta_sidecar.search import (  # noqa: E402
     append,
     create_table,
 )
-from delta_sidecar.search.split_cache import _key  # noqa: E402
-from delta_sidecar.search.split_file import read_split_list, unpack_split  # noqa: E402
+from delta_sidecar.search.splits.cache import _key  # noqa: E402
+from delta_sidecar.search.splits.file import read_split_list, unpack_split  # noqa: E402
 from delta_sidecar.storage import Store, open_store  # noqa: E402
 from delta_sidecar.values.arrow_types import table_schema  # noqa: E402
 from tests.search.lines import SCHEMA, log_lines  # noqa: E402

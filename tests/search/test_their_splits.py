@@ -19,8 +19,8 @@ from delta_sidecar import (  # noqa: E402
 )
 from delta_sidecar.predicates.binding import bind_predicate  # noqa: E402
 from delta_sidecar.search import SearchTable, Split, append, create_table, their_rows  # noqa: E402
-from delta_sidecar.search.split_file import read_split_list  # noqa: E402
-from delta_sidecar.search.their_splits import open_split  # noqa: E402
+from delta_sidecar.search.splits.file import read_split_list  # noqa: E402
+from delta_sidecar.search.splits.their_splits import open_split  # noqa: E402
 from delta_sidecar.storage import open_store  # noqa: E402
 from tests.golden import WHY_NO_SEARCH, golden_search_names, golden_search_root  # noqa: E402
 from tests.search.made import schema  # noqa: E402

@@ -16,8 +16,8 @@ from delta_sidecar.cli.sinks import Sink
 from delta_sidecar.texts import counted
 
 if TYPE_CHECKING:
-    from delta_sidecar.search.companion_search import CompanionSearch
-    from delta_sidecar.search.searching import SearchHits
+    from delta_sidecar.search.companion.searching import CompanionSearch
+    from delta_sidecar.search.query.searching import SearchHits
     from delta_sidecar.search.table import SearchTable
 
     Searchable: TypeAlias = SearchTable | CompanionSearch

@@ -19,17 +19,17 @@ from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.ingest_job import bytes_of
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.streaming import await_end
-from delta_sidecar.search.actions import to_wire
-from delta_sidecar.search.building import SplitsReport, build_splits, fields_of
-from delta_sidecar.search.companion import FollowReport, follow
-from delta_sidecar.search.retention import CleanupReport, clean_log, purge
-from delta_sidecar.search.spark_splits import stream_splits
-from delta_sidecar.search.split_cache import BUDGET, SplitCache, shared_splits
-from delta_sidecar.search.split_fields import FIELDS
-from delta_sidecar.search.split_merging import merge_splits
+from delta_sidecar.search.companion.following import FollowReport, follow
+from delta_sidecar.search.log.actions import to_wire
+from delta_sidecar.search.splits.building import SplitsReport, build_splits, fields_of
+from delta_sidecar.search.splits.cache import BUDGET, SplitCache, shared_splits
+from delta_sidecar.search.splits.fields import FIELDS
+from delta_sidecar.search.splits.merging import merge_splits
+from delta_sidecar.search.splits.on_spark import stream_splits
 from delta_sidecar.search.table import SearchTable
-from delta_sidecar.search.transactions import checkpoint, upgrade_protocol
 from delta_sidecar.search.upkeep import doctor, drop_partitions, prewarm, repair
+from delta_sidecar.search.writing.retention import CleanupReport, clean_log, purge
+from delta_sidecar.search.writing.transactions import checkpoint, upgrade_protocol
 from delta_sidecar.table import DeltaTable
 from delta_sidecar.texts import counted, sized
 

@@ -1,7 +1,7 @@
 """What is specific to Delta: the directory of the log, the kinds of its files, and the supported reader features.
 
-A second dialect of the same kind of log is another instance, as in `search/dialect.py`. It is passed to whatever lists
-or reads a log, and no other module of `log` knows Delta's names.
+A second dialect of the same kind of log is another instance, as in `search/log/dialect.py`. It is passed to whatever
+lists or reads a log, and no other module of `log` knows Delta's names.
 """
 
 from __future__ import annotations

@@ -7,31 +7,20 @@ from typing import TYPE_CHECKING
 from delta_sidecar.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from delta_sidecar.search.actions import MergeSkip, RemovedSplit, Split
-    from delta_sidecar.search.building import SplitsReport, build_splits
-    from delta_sidecar.search.companion import Companion, FollowReport, Lag, follow, rows_of_hits
-    from delta_sidecar.search.companion_search import CompanionSearch, open_search
-    from delta_sidecar.search.options import SearchOptions
-    from delta_sidecar.search.retention import CleanupReport, clean_log, purge
-    from delta_sidecar.search.searching import SearchHits, SearchMetrics
+    from delta_sidecar.search.companion.following import Companion, FollowReport, Lag, follow, rows_of_hits
+    from delta_sidecar.search.companion.searching import CompanionSearch, open_search
+    from delta_sidecar.search.log.actions import MergeSkip, RemovedSplit, Split
+    from delta_sidecar.search.log.options import SearchOptions
+    from delta_sidecar.search.query.searching import SearchHits, SearchMetrics
     from delta_sidecar.search.spark_search import register_search
-    from delta_sidecar.search.spark_splits import stream_splits
-    from delta_sidecar.search.split_cache import SplitCache
-    from delta_sidecar.search.split_fields import SplitField, SplitFields
-    from delta_sidecar.search.split_merging import MergeReport, merge_splits
-    from delta_sidecar.search.split_writer import SplitWriter
+    from delta_sidecar.search.splits.building import SplitsReport, build_splits
+    from delta_sidecar.search.splits.cache import SplitCache
+    from delta_sidecar.search.splits.fields import SplitField, SplitFields
+    from delta_sidecar.search.splits.merging import MergeReport, merge_splits
+    from delta_sidecar.search.splits.on_spark import stream_splits
+    from delta_sidecar.search.splits.their_splits import their_rows
+    from delta_sidecar.search.splits.writer import SplitWriter
     from delta_sidecar.search.table import SearchTable
-    from delta_sidecar.search.their_splits import their_rows
-    from delta_sidecar.search.transactions import (
-        SearchCommit,
-        append,
-        checkpoint,
-        create_table,
-        overwrite,
-        replace,
-        skip,
-        upgrade_protocol,
-    )
     from delta_sidecar.search.upkeep import (
         Checkup,
         PrewarmReport,
@@ -40,6 +29,17 @@ if TYPE_CHECKING:
         drop_partitions,
         prewarm,
         repair,
+    )
+    from delta_sidecar.search.writing.retention import CleanupReport, clean_log, purge
+    from delta_sidecar.search.writing.transactions import (
+        SearchCommit,
+        append,
+        checkpoint,
+        create_table,
+        overwrite,
+        replace,
+        skip,
+        upgrade_protocol,
     )
 
 _MODULES = {

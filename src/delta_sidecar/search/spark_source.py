@@ -16,9 +16,9 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from delta_sidecar.engines.spark.spark_types import arrow_schema
 from delta_sidecar.errors import OptionError, did_you_mean
-from delta_sidecar.search.companion_search import CompanionSearch, open_search
-from delta_sidecar.search.prepared_search import PreparedSearch
-from delta_sidecar.search.searching import SearchRun
+from delta_sidecar.search.companion.searching import CompanionSearch, open_search
+from delta_sidecar.search.query.prepared import PreparedSearch
+from delta_sidecar.search.query.searching import SearchRun
 from delta_sidecar.search.table import SearchTable
 from delta_sidecar.storage.options import AZURE, GOOGLE, S3
 

@@ -13,13 +13,13 @@ from delta_sidecar.log.actions import Metadata, Protocol
 from delta_sidecar.log.discovery import list_log
 from delta_sidecar.log.segment import CommitRange
 from delta_sidecar.log.snapshot import Snapshot, newest_first
-from delta_sidecar.search.actions import MergeSkip, Split, Wire, commit_actions
-from delta_sidecar.search.dialect import SEARCH
-from delta_sidecar.search.log import kept_versions, open_log
-from delta_sidecar.search.options import SearchOptions
-from delta_sidecar.search.split_pruning import TIME_COLUMN, pruned
-from delta_sidecar.search.state import SearchState, state_of
-from delta_sidecar.search.theirs import list_states, read_state
+from delta_sidecar.search.log.actions import MergeSkip, Split, Wire, commit_actions
+from delta_sidecar.search.log.dialect import SEARCH
+from delta_sidecar.search.log.opening import kept_versions, open_log
+from delta_sidecar.search.log.options import SearchOptions
+from delta_sidecar.search.log.split_pruning import TIME_COLUMN, pruned
+from delta_sidecar.search.log.state import SearchState, state_of
+from delta_sidecar.search.log.their_states import list_states, read_state
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from delta_sidecar.predicates.predicate_tuples import Filters
-    from delta_sidecar.search.query import Query
-    from delta_sidecar.search.searching import SearchHits
-    from delta_sidecar.search.split_cache import SplitCache
+    from delta_sidecar.search.query.expression import Query
+    from delta_sidecar.search.query.searching import SearchHits
+    from delta_sidecar.search.splits.cache import SplitCache
     from delta_sidecar.values.types import StructType
 
 _OF_A_COMMIT = 500
@@ -203,7 +203,7 @@ class SearchTable:
             CorruptTableError: The log or a split is broken.
             StorageError: The store cannot be reached.
         """
-        from delta_sidecar.search.searching import search
+        from delta_sidecar.search.query.searching import search
 
         how: dict[str, Any] = {"limit": limit, "order": order, "columns": columns, "highlight": highlight}
         return search(self, query, where, **how, after=after, cache=cache)
@@ -222,8 +222,8 @@ class SearchTable:
             QueryError: The query cannot be parsed, or the fields of the table cannot answer it.
             DeltaSidecarError: As of `search`.
         """
-        from delta_sidecar.search.aggregations import count
-        from delta_sidecar.search.prepared_search import PreparedSearch
+        from delta_sidecar.search.query.aggregations import count
+        from delta_sidecar.search.query.prepared import PreparedSearch
 
         return count(PreparedSearch(self, query, where, cache))
 
@@ -249,8 +249,8 @@ class SearchTable:
             QueryError: The query cannot be answered, there is no time column, or there are too many spans.
             DeltaSidecarError: As of `search`.
         """
-        from delta_sidecar.search.aggregations import histogram
-        from delta_sidecar.search.prepared_search import PreparedSearch
+        from delta_sidecar.search.query.aggregations import histogram
+        from delta_sidecar.search.query.prepared import PreparedSearch
 
         return histogram(PreparedSearch(self, query, where, cache), interval)
 
@@ -276,8 +276,8 @@ class SearchTable:
             QueryError: The query cannot be answered, or the column has too many values to be counted exactly.
             DeltaSidecarError: As of `search`.
         """
-        from delta_sidecar.search.aggregations import top_terms
-        from delta_sidecar.search.prepared_search import PreparedSearch
+        from delta_sidecar.search.query.aggregations import top_terms
+        from delta_sidecar.search.query.prepared import PreparedSearch
 
         return top_terms(PreparedSearch(self, query, where, cache), column, limit)
 

@@ -29,16 +29,16 @@ from delta_sidecar.log.segment import LogListing
 from delta_sidecar.predicates.binding import bind_predicate
 from delta_sidecar.predicates.evaluation import matching
 from delta_sidecar.predicates.expression import columns_of
-from delta_sidecar.search.actions import Split, SplitKeys, commit_actions
-from delta_sidecar.search.checkpoints import open_checkpoint
-from delta_sidecar.search.dialect import LOG_DIRECTORY, SEARCH
-from delta_sidecar.search.options import SearchOptions
-from delta_sidecar.search.split_cache import SplitCache, shared_splits
-from delta_sidecar.search.split_file import SUFFIX, read_split_list, unpack_split
+from delta_sidecar.search.log.actions import Split, SplitKeys, commit_actions
+from delta_sidecar.search.log.checkpoints import open_checkpoint
+from delta_sidecar.search.log.dialect import LOG_DIRECTORY, SEARCH
+from delta_sidecar.search.log.options import SearchOptions
+from delta_sidecar.search.log.their_states import list_states
+from delta_sidecar.search.splits.cache import SplitCache, shared_splits
+from delta_sidecar.search.splits.file import SUFFIX, read_split_list, unpack_split
+from delta_sidecar.search.splits.their_splits import partition_array
 from delta_sidecar.search.table import SearchTable, present_ms, store_of
-from delta_sidecar.search.their_splits import partition_array
-from delta_sidecar.search.theirs import list_states
-from delta_sidecar.search.transactions import Place, SearchCommit, replace
+from delta_sidecar.search.writing.transactions import Place, SearchCommit, replace
 from delta_sidecar.storage.store import ObjectMeta, Store
 from delta_sidecar.texts import counted, sized
 
