@@ -501,7 +501,7 @@ def test_a_merge_that_others_are_always_faster_than(tmp_path: Path, monkeypatch:
 
 def test_a_value_that_the_engine_would_leave_out_is_refused(tmp_path: Path) -> None:
     rows = pa.table({"body": ["disk", "full"], "host": ["a", "x" * 65_531]})
-    with pytest.raises(InputError, match="column host has 65,531 bytes.*index the column as a text"):
+    with pytest.raises(InputError, match=r"column host has 65,531 bytes.*index the column as a text"):
         build_splits(rows, tmp_path / "refused", text=["body"], filters=["host"])
     fitting = rows.set_column(1, "host", pa.array(["a", "x" * 65_530]))
     build_splits(fitting, tmp_path / "logs", text=["body"], filters=["host"])

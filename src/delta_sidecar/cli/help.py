@@ -93,6 +93,16 @@ def _message(error: click.ClickException) -> str:
     return error.format_message()
 
 
+def command(*args: Any, **attrs: Any) -> Callable[[Callable[..., Any]], Command]:
+    """A command, with its options in sections."""
+    return click.command(*args, cls=Command, **attrs)
+
+
+def group(*args: Any, **attrs: Any) -> Callable[[Callable[..., Any]], Group]:
+    """A command with commands below it."""
+    return click.group(*args, cls=Group, **attrs)
+
+
 def option(*names: str, section: str = "Options", **attrs: Any) -> Callable[[F], F]:
     """An option of a command, in a section of its help."""
     return click.option(*names, cls=Option, section=section, **attrs)

@@ -1,4 +1,4 @@
-"""Search tables: the log of note 004, and tables that IndexTables writes."""
+"""Search tables: full-text splits of rows, a log that says which are live, queries, and companions of Delta tables."""
 
 from __future__ import annotations
 
