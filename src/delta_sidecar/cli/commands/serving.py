@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from delta_sidecar.cli import arguments
+from delta_sidecar.cli.failures import reported
 from delta_sidecar.cli.help import argument, command, group, option
 from delta_sidecar.cli.work import working
 
@@ -153,7 +154,8 @@ def ui(source: arguments.Source, port: int, open_it: bool, verbose: bool) -> Non
 @arguments.reader_option
 @option("--verbose", is_flag=True, section=arguments.OUTPUT, help="Also log what the reader does.")
 def serve(roots: tuple[str, ...], option: tuple[str, ...], verbose: bool, **how: Any) -> None:
-    with working(verbose, {}):
+    # The server has a log of its own, which ends when it has stopped.
+    with reported(verbose, {}):
         from delta_sidecar.cli.serve import Order
         from delta_sidecar.cli.serve import serve as run_server
 
