@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -15,7 +16,14 @@ from deltalake import write_deltalake
 
 tantivy = pytest.importorskip("tantivy", reason="the extra `search` is not installed")
 
-from delta_sidecar import DeltaTable, PositionError, QueryError, TableNotFoundError, UnknownColumnError  # noqa: E402
+from delta_sidecar import (  # noqa: E402
+    DeltaTable,
+    PositionError,
+    QueryError,
+    TableNotFoundError,
+    UnknownColumnError,
+    UnsupportedFeatureError,
+)
 from delta_sidecar.search import (  # noqa: E402
     CompanionSearch,
     SearchTable,
@@ -324,12 +332,15 @@ def test_a_time_column_of_another_type_is_refused(tmp_path: Path) -> None:
     assert table.search("disk", order="best").to_pylist() == []
 
 
-def test_a_wider_number_is_the_same_number(tmp_path: Path) -> None:
+def test_a_wider_number_asks_for_a_new_companion(tmp_path: Path) -> None:
     root = tmp_path / "events"
     write_deltalake(str(root), day_and_number(n=pa.array([1, 2, 3], pa.int32())))
     follow(root, text=["body"], filters=["n"])
     write_deltalake(str(root), day_and_number(n=pa.array([2**40, 1, None])), mode="overwrite", schema_mode="overwrite")
-    follow(root)
+    with pytest.raises(UnsupportedFeatureError, match="n of the source is long, and was integer"):
+        follow(root)
+    shutil.rmtree(root / "_search")
+    follow(root, text=["body"], filters=["n"])
     table = CompanionSearch(root)
     assert [table.count(f"n:{2**40}"), table.count("*", "n > 5"), table.count("*", "n IS NULL")] == [1, 1, 1]
 
