@@ -1,4 +1,4 @@
-//! The C interface. No panic crosses it: each call is caught, and reported as an internal error.
+//! The C interface. No panic crosses it: each call that does work is caught, and reported as an internal error.
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void, CStr, CString};
