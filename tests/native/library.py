@@ -40,7 +40,7 @@ class _DeletionVector(Structure):
     ]
 
 
-class _File(Structure):
+class File(Structure):
     _fields_ = [
         ("path", c_char_p),
         ("uri", c_char_p),
@@ -53,7 +53,7 @@ class _File(Structure):
     ]
 
 
-Callback = CFUNCTYPE(c_int32, POINTER(_File), c_void_p)
+Callback = CFUNCTYPE(c_int32, POINTER(File), c_void_p)
 STREAM_BYTES = 5 * ctypes.sizeof(c_void_p)
 
 
@@ -84,7 +84,7 @@ def native() -> ctypes.CDLL:
     for name, result, arguments in [
         ("delta_scan_lazy", c_int32, [text, text, Callback, c_void_p]),
         ("delta_scan_open", c_int32, [text, text, POINTER(scan)]),
-        ("delta_scan_next", c_int32, [scan, POINTER(POINTER(_File))]),
+        ("delta_scan_next", c_int32, [scan, POINTER(POINTER(File))]),
         ("delta_scan_requests", c_uint64, [scan]),
         ("delta_scan_version", c_int64, [scan]),
         ("delta_scan_close", None, [scan]),
@@ -182,7 +182,7 @@ def opened(table: str | Path, **options: Any) -> Iterator[Iterator[dict[str, Any
     _checked(native().delta_scan_open(str(table).encode(), encoded(options), byref(scan)))
 
     def each() -> Iterator[dict[str, Any]]:
-        file = POINTER(_File)()
+        file = POINTER(File)()
         while True:
             _checked(native().delta_scan_next(scan, byref(file)))
             if not file:
@@ -197,7 +197,7 @@ def opened(table: str | Path, **options: Any) -> Iterator[Iterator[dict[str, Any
 
 def listing_and_requests(table: str, **options: Any) -> tuple[list[dict[str, Any]], int]:
     """All files, and the requests they took."""
-    scan, file = c_void_p(), POINTER(_File)()
+    scan, file = c_void_p(), POINTER(File)()
     _checked(native().delta_scan_open(table.encode(), encoded(options), byref(scan)))
     found = []
     try:

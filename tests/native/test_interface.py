@@ -18,10 +18,12 @@ import pytest
 
 from delta_sidecar import DeltaTable, build_index
 from delta_sidecar.testing import LogBuilder, add
+from tests.fuzz.tables import make_table
 from tests.native import library
 from tests.native.library import (
     BAD_ARGUMENT,
     BAD_PREDICATE,
+    CORRUPT,
     NO_INDEX,
     NO_TABLE,
     NO_VERSION,
@@ -130,6 +132,27 @@ def test_null_pointers_are_refused(table: Path) -> None:
     assert native().delta_scan_next(None, None) == BAD_ARGUMENT
     native().delta_scan_close(None)
     native().delta_free_string(None)
+
+
+def test_a_scan_that_failed_does_not_go_on(tmp_path: Path) -> None:
+    """The parts after the broken one are sound: going on would look like a whole list without its files."""
+    made = make_table(tmp_path, checkpoint=None, vectors=False)
+    broken = made.parts()[4]
+    (made.sidecars / broken.core_name).write_bytes(b"no Parquet")
+    scan, file = ctypes.c_void_p(), ctypes.POINTER(library.File)()
+    assert native().delta_scan_open(str(tmp_path).encode(), None, ctypes.byref(scan)) == OK
+    try:
+        codes = [OK]
+        while codes[-1] == OK:
+            codes.append(native().delta_scan_next(scan, ctypes.byref(file)))
+        said = library.last_error()
+        assert len(codes) > 3
+        assert codes[-1] == CORRUPT
+        for _ in range(3):
+            assert native().delta_scan_next(scan, ctypes.byref(file)) == CORRUPT
+            assert library.last_error() == said
+    finally:
+        native().delta_scan_close(scan)
 
 
 def test_no_index_is_said_at_once(tmp_path: Path) -> None:
