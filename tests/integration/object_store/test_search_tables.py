@@ -94,6 +94,7 @@ def test_writers_a_merger_and_a_purger_race(s3: ObjectServer) -> None:
     assert kept == list(range(kept[0], table.version + 1))
 
 
+@pytest.mark.long
 def test_killed_at_writes(s3: ObjectServer) -> None:
     """Each death leaves a whole table: the same work, run again, ends with every row once, and no file beside."""
     pytest.importorskip("tantivy", reason="the extra `search` is not installed")
