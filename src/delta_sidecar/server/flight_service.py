@@ -254,8 +254,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class _NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Drivers of JDBC shake hands before their first call, and give up where nobody answers. Who calls is told by the
-    token of each call (`Callers`), so there is nothing to agree upon."""
+    """JDBC drivers send a handshake before their first call and fail without an answer. Each call carries its own token
+    (`Callers`), so the handshake carries nothing."""
 
     def authenticate(self, outgoing: object, incoming: object) -> None:
         return

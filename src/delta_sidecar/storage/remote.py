@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 client_numbers = count()
 _PART = 8 << 20
 _PARTS = 4
-"""A file goes up in parts of that size, so many at once: what is in memory of it."""
+"""How many parts of a file are uploaded at once; no more of it is in memory."""
 
 
 class ObstoreStore:

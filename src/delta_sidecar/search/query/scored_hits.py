@@ -38,7 +38,7 @@ class ScoredHits:
 
     def in_order(self, searched: SearchedSplit, time: str | None, at_once: int) -> NDArray[np.int64]:
         """The hits, latest first if there is a field of times, those without a time last; otherwise as they stand.
-        The engine is asked for the times of so many at once."""
+        The times are read from the engine in batches."""
         every = np.arange(len(self.places))
         if time is None:
             return every

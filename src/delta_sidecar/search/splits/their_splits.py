@@ -112,7 +112,7 @@ class OpenSplit:
         predicate: Expression | None,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """Columns of the documents for which the predicate is true; so many documents are looked at at a time."""
+        """Columns of the documents for which the predicate is true; reads `batch_rows` documents at a time."""
         from delta_sidecar.predicates.evaluation import matching
 
         for documents in self._documents(predicate, batch_rows):

@@ -9,8 +9,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 
 def patient_protocol(seconds: float, connections: int) -> type[H11Protocol]:
-    """The protocol of a server: a request must be there, body included, within some seconds; and of so many
-    connections, those without a request make room."""
+    """HTTP for a server that waits at most `seconds` for a whole request. When `connections` are open, the one that has
+    waited longest without sending a request is closed for the next."""
 
     class Patient(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
