@@ -1,7 +1,7 @@
 """What requests did, as figures for operators: for Prometheus, where a port for it is open.
 
-Names begin with `delta_lazy_`, as readers of this kind call their figures (`delta.lazy.files_emitted`), with underscores
-for dots.
+Names begin with `delta_lazy_`, as readers of this kind call their figures (`delta.lazy.files_emitted`), with
+underscores for dots.
 """
 
 from __future__ import annotations
