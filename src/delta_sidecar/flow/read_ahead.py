@@ -54,8 +54,8 @@ class Ahead(Generic[Item, T]):
         self._send = send
         self._size = size
         self._most = most
-        self._sent: deque[tuple[Item, Future[T]]] = deque()
-        self._next: Item | None = None
+        self._sent: deque[tuple[Item, int, Future[T]]] = deque()
+        self._next: tuple[Item, int] | None = None
         self._taken = 0
         self._stopped = False
 
@@ -65,13 +65,13 @@ class Ahead(Generic[Item, T]):
 
     def _fill(self, most: int) -> None:
         while not self._stopped and len(self._sent) < most:
-            if self._next is None:
-                self._next = next(self._items, None)
-            if self._next is None or not shared_read_ahead.take(self._size(self._next), needed=not self._sent):
+            if self._next is None and (following := next(self._items, None)) is not None:
+                self._next = following, self._size(following)
+            if self._next is None or not shared_read_ahead.take(self._next[1], needed=not self._sent):
                 return
-            item, self._next = self._next, None
-            self._taken += self._size(item)
-            self._sent.append((item, self._send(item)))
+            (item, size), self._next = self._next, None
+            self._taken += size
+            self._sent.append((item, size, self._send(item)))
 
     def __iter__(self) -> Iterator[tuple[Item, T]]:
         try:
@@ -79,12 +79,12 @@ class Ahead(Generic[Item, T]):
                 self._fill(max(1, self._most))
                 if not self._sent:
                     return
-                item, answer = self._sent[0]
+                item, size, answer = self._sent[0]
                 result = answer.result()
                 self._sent.popleft()
                 self.begin()
                 yield item, result
-                self._give_back(0 if self._stopped else self._size(item))
+                self._give_back(0 if self._stopped else size)
                 del answer, result
         finally:
             self.close()
@@ -92,7 +92,7 @@ class Ahead(Generic[Item, T]):
     def close(self) -> None:
         """Start no more requests, and cancel those that have not started. Gives the budget back."""
         self._stopped = True
-        for _, answer in self._sent:
+        for _, _, answer in self._sent:
             answer.cancel()
         self._sent.clear()
         self._give_back(self._taken)

@@ -144,9 +144,9 @@ class _Tail:
 
     def __init__(self, request: FileRequest, snapshot: Snapshot, maker: KeyMaker, replay: Replay) -> None:
         self._request = request
-        ahead = 2 if request.order.is_limited else None
+        ahead, names = 2 if request.order.is_limited else None, request.source.names
         known = KnownTails(snapshot.store, snapshot.commits.limits)
-        self.walk = TailWalk(snapshot.commits, maker, replay, request.source.names, ahead, known=known)
+        self.walk = TailWalk(snapshot.commits, maker, replay, names, ahead, known=known)
 
     def rows(self, commits: Sequence[CommitRange], at_once: bool) -> Iterator[LiveRows]:
         """The live adds of commits, newest first; `at_once` reads all commits before the first is returned."""

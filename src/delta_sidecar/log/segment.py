@@ -160,6 +160,13 @@ class LogListing(Struct, frozen=True):
         newest_checkpoint = self.checkpoints[0].version if self.checkpoints else -1
         return max(max(self.commits, default=-1), newest_checkpoint)
 
+    def has_same_commit(self, other: LogListing, version: int) -> bool:
+        """Whether the commit of a version is the same file in another LIST: if not, the table was created again."""
+        ours, theirs = self.commits.get(version), other.commits.get(version)
+        if ours is None or theirs is None:
+            return False
+        return theirs.is_as(ours.size, ours.last_modified_ms, ours.etag)
+
     def bases(self, version: int) -> list[CheckpointFiles]:
         """Complete checkpoints that can be the base of a version, the best first."""
         return [c for c in self.checkpoints if c.version <= version]

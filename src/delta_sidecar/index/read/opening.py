@@ -35,10 +35,11 @@ _IN_MEMORY = 4
 
 def open_snapshot(store: Store, version: int | None, limits: CommitLimits) -> Snapshot:
     """Pin the newest version of a table, or an older one, on its index if that is the best base."""
-    known = _warm_snapshot(store, limits) if version is None else None
-    snapshot = known or load_snapshot(store, version, limits, discover_with_index)
-    if version is None:
-        _remember(snapshot)
+    if version is not None:
+        return load_snapshot(store, version, limits, discover_with_index)
+    key = _key(store)
+    snapshot = _warm_snapshot(store, key, limits) or load_snapshot(store, None, limits, discover_with_index)
+    _remember(snapshot, key)
     return snapshot
 
 
@@ -48,10 +49,10 @@ def remembered_version(store: Store) -> int | None:
     return None if known is None else known.version
 
 
-def _warm_snapshot(store: Store, limits: CommitLimits) -> Snapshot | None:
+def _warm_snapshot(store: Store, key: Hashable, limits: CommitLimits) -> Snapshot | None:
     """The newest version of a table that was opened before; None if it was not, or too much has changed: for a table
     without a base, if there may be an index now."""
-    known: Snapshot | None = shared_cache.get(_key(store))
+    known: Snapshot | None = shared_cache.get(key)
     if known is None:
         return None
     finder = IndexFinder(store)
@@ -59,13 +60,14 @@ def _warm_snapshot(store: Store, limits: CommitLimits) -> Snapshot | None:
         finder.ask_for_hints()
     news = list_log(store, known.version)
     has_index = known.segment.base is None and (finder.ask_for_manifests(None) is not None or finder.passed_over)
-    snapshot = None if has_index or not _is_same(known, news) else _continued(store, known, news, limits)
+    is_same = known.listing.has_same_commit(news, known.version)
+    snapshot = _continued(store, known, news, limits) if is_same and not has_index else None
     if snapshot is None:
-        shared_cache.forget(_key(store))
+        shared_cache.forget(key)
     return snapshot
 
 
-def _remember(snapshot: Snapshot) -> None:
+def _remember(snapshot: Snapshot, key: Hashable) -> None:
     """Keep the newest version of a table for the next time it is opened."""
     base = snapshot.segment.base
     if isinstance(base, CheckpointFiles) or (base is None and not snapshot.listing.commits):
@@ -75,7 +77,7 @@ def _remember(snapshot: Snapshot) -> None:
         kept = replace(snapshot, commits=snapshot.commits.compact(shared_cache.limit // _SHARE))
     nbytes = _BYTES_PER_COMMIT * len(kept.listing.commits) if base is None else base.nbytes
     nbytes += kept.commits.nbytes + _IN_MEMORY * len(kept.metadata.schemaString or "")
-    shared_cache.put(_key(snapshot.store), kept, nbytes)
+    shared_cache.put(key, kept, nbytes)
 
 
 def on_index_of(snapshot: Snapshot, version: int) -> Iterator[Snapshot]:
@@ -104,11 +106,6 @@ def forget(store: Store) -> None:
 
 def _key(store: Store) -> Hashable:
     return "snapshot", store.identity
-
-
-def _is_same(known: Snapshot, news: LogListing) -> bool:
-    then, now = known.listing.commits.get(known.version), news.commits.get(known.version)
-    return then is not None and now is not None and now.is_as(then.size, then.last_modified_ms, then.etag)
 
 
 def _continued(store: Store, known: Snapshot, news: LogListing, limits: CommitLimits) -> Snapshot | None:

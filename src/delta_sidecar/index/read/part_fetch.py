@@ -7,21 +7,23 @@ may match, its core is never fetched.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from msgspec import Struct
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import Flags
+from delta_sidecar.flow.pool import submit
 from delta_sidecar.flow.read_ahead import Ahead
 from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.read.part_choice import PartChoice
 from delta_sidecar.index.read.part_file import PartFile, fetch_core_cached, fetch_stats
 from delta_sidecar.index.read.part_rows import are_known, bounds_only
-from delta_sidecar.storage.requests import begin
 from delta_sidecar.storage.store import Store, is_local
+
+Item = TypeVar("Item")
 
 
 class MatchingPart(Struct, frozen=True):
@@ -48,35 +50,21 @@ class PartFetch:
         self._limits = choice.request.settings.limits.parts
         self._store = store
         self._is_local = is_local(store)
-        self._stats_ahead: Ahead[PartEntry, PartFile] | None = None
-        self._cores_ahead: Ahead[MatchingPart, PartFile] | None = None
+        self._ahead: list[Ahead[Any, PartFile]] = []
+        self._cores: Iterable[tuple[MatchingPart, PartFile]] | None = None
         self._stopped = False
         self._read: deque[tuple[str, PartFile]] = deque(maxlen=self._limits.few_parts)
         """The last few cores that were read by ranges, with what was read of them."""
 
     def begin(self) -> None:
         """Start the first requests. Local files are read when needed."""
-        if not self._is_local:
-            self._begun()
-
-    def _begun(self) -> Ahead[MatchingPart, PartFile]:
-        if self._cores_ahead is not None:
-            return self._cores_ahead
-        ahead = 0 if self._is_local else 1 if self._request.order.is_limited else self._limits.ahead
-        matching: Iterator[MatchingPart]
-        if self._choice.tries_stats:
-            self._stats_ahead = Ahead(self._choice.entries(), self._send_for_stats, _stats_size, ahead)
-            self._stats_ahead.begin()
-            matching = self._matching_by_stats(self._stats_ahead)
-        else:
-            matching = map(MatchingPart, self._choice.entries())
-        self._cores_ahead = Ahead(matching, self._send_for_core, _core_size, ahead)
-        if self._stats_ahead is None:
-            self._cores_ahead.begin()
-        return self._cores_ahead
+        if self._cores is None:
+            self._cores = self._matching_with_cores()
 
     def __iter__(self) -> Iterator[tuple[MatchingPart, PartFile]]:
-        return iter(self._begun())
+        self.begin()
+        assert self._cores is not None
+        return iter(self._cores)
 
     def core_again(self, part: PartEntry) -> PartFile:
         """The core of a part that was read before; from memory if possible, because the file may be gone."""
@@ -87,25 +75,41 @@ class PartFetch:
         if self._stopped:
             return
         self._stopped = True
-        for ahead in (self._cores_ahead, self._stats_ahead):
-            if ahead is not None:
-                ahead.close()
+        for ahead in self._ahead:
+            ahead.close()
 
-    def _send_for_stats(self, part: PartEntry) -> Future[PartFile]:
+    def _matching_with_cores(self) -> Iterable[tuple[MatchingPart, PartFile]]:
+        parts = self._choice.entries()
+        if not self._choice.tries_stats:
+            return self._fetched(map(MatchingPart, parts), self._core_of, _core_size, begin=True)
+        with_stats = self._fetched(parts, self._stats, _stats_size, begin=True)
+        # The first core is known when the first stats have come: nothing to begin with.
+        return self._fetched(self._matching_by_stats(with_stats), self._core_of, _core_size, begin=False)
+
+    def _fetched(
+        self, items: Iterator[Item], fetch: Callable[[Item], PartFile], size: Callable[[Item], int], begin: bool
+    ) -> Iterable[tuple[Item, PartFile]]:
+        """Items with their files: from a local directory read one by one, from a store fetched ahead."""
+        if self._is_local:
+            return ((item, fetch(item)) for item in items if not self._stopped)
+        most = 1 if self._request.order.is_limited else self._limits.ahead
+        ahead = Ahead(items, lambda item: submit(fetch, item), size, most)
+        self._ahead.insert(0, ahead)
+        if begin:
+            ahead.begin()
+        return ahead
+
+    def _stats(self, part: PartEntry) -> PartFile:
+        """The file that has the stats of a part."""
         if part.stats is None:
-            return self._send_for_core(MatchingPart(part))
+            return self._core_of(MatchingPart(part))
         paths = self._choice.stats_columns.in_stats(self._index.layout)
         whole = self._limits.whole_stats
-        return begin(
-            self._store, fetch_stats, self._store, self._index.directory, part, paths, whole, lambda: not self._stopped
-        )
+        return fetch_stats(self._store, self._index.directory, part, paths, whole, lambda: not self._stopped)
 
-    def _send_for_core(self, matching: MatchingPart) -> Future[PartFile]:
-        if matching.core is not None:
-            known: Future[PartFile] = Future()
-            known.set_result(matching.core)
-            return known
-        return begin(self._store, self._core, matching.part, len(self._choice.positions) <= self._limits.few_parts)
+    def _core_of(self, matching: MatchingPart) -> PartFile:
+        is_one_of_few = len(self._choice.positions) <= self._limits.few_parts
+        return matching.core or self._core(matching.part, keep=is_one_of_few)
 
     def _core(self, part: PartEntry, keep: bool) -> PartFile:
         whole = self._limits.whole_core if self._by_ranges else None
@@ -120,7 +124,7 @@ class PartFetch:
         is_narrow = self._request.pruning is not None and len(self._choice.positions) <= self._limits.few_parts
         return self._is_local and (is_narrow or self._request.order.is_limited)
 
-    def _matching_by_stats(self, answers: Ahead[PartEntry, PartFile]) -> Iterator[MatchingPart]:
+    def _matching_by_stats(self, answers: Iterable[tuple[PartEntry, PartFile]]) -> Iterator[MatchingPart]:
         """Parts in which some row may match by its stats."""
         paths = self._choice.stats_columns.in_stats(self._index.layout)
         for part, file in answers:

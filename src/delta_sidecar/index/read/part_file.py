@@ -280,7 +280,7 @@ class _Chunks(ReadOnlyFile):
 
 def fetch_core_cached(store: Store, directory: str, part: PartEntry, keep: bool, whole: int | None) -> PartFile:
     """The core of a part, from the cache if possible, else by `fetch_core`; `keep` puts it into the cache."""
-    key = (store.identity, directory, part.core_name, part.core)
+    key = (part.core_name, part.core, directory, store.identity)
     core: PartFile | None = shared_cache.get(key)
     if core is None:
         core = fetch_core(store, directory, part, whole)

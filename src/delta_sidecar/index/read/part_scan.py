@@ -42,6 +42,7 @@ class PartScan:
         self._choice = PartChoice(index, request)
         self._fetch = PartFetch(self._choice, store)
         self._filter: RangeFilter | None = None
+        """None where no commit came after the index: then all its files are live."""
         self._rows_out: list[PartSpan] = []
         self._few_are_kept = False
         """Whether the stats leave few rows of the present part."""
@@ -60,7 +61,7 @@ class PartScan:
 
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         """The live files that may match, a row group at a time."""
-        self._filter = replay.range_filter()
+        self._filter = replay.range_filter() if replay.mask_size else None
         parts = self._index.manifest.parts
         self.counts.parts_total, self.counts.row_groups_total = len(parts), sum(parts.row_groups)
         try:
@@ -164,7 +165,6 @@ class PartScan:
         given. What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
         rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats_rows
         assert core is not None
-        assert self._filter is not None
         if keys is not None:
             core = core.append_column(SORT_KEY, keys)
         first = chunk.start
@@ -173,15 +173,20 @@ class PartScan:
         if matching.keep is not None and not (keep := matching.keep[first : first + chunk.span.count]).all():
             core, stats = arrays.filtered(core, keep), None if stats is None else stats.filter(arrays.booleans(keep))
         by_stats = chunk.span.count - core.num_rows
-        hidden = self._filter.hidden(*rows.file_keys(core), rows.path_range(chunk.span.group))
+        hidden = None
+        if self._filter is not None:
+            hidden = self._filter.hidden(*rows.file_keys(core), rows.path_range(chunk.span.group))
         if hidden is not None:
             core = without(core, hidden)
             stats = None if stats is None else stats.filter(arrays.booleans(~hidden))
         live = rows.listed(core, stats)
         if keys is not None:
             live = live.append_column(SORT_KEY, core.column(SORT_KEY))
-        is_checked = self._choice.buckets_are_checked(matching.part.off_bucket)
-        return LiveRows(self._request.prune(live, matching.is_settled, is_checked), by_stats + live.num_rows)
+        count = by_stats + live.num_rows
+        if self._request.pruning is not None:
+            is_checked = self._choice.buckets_are_checked(matching.part.off_bucket)
+            live = self._request.prune(live, matching.is_settled, is_checked)
+        return LiveRows(live, count)
 
     def _with_all_stats(self, matching: MatchingPart, rows: PartRows, groups: set[int]) -> Iterator[RowChunk]:
         """Rows with all their stats. The stats file is decoded a little at a time."""
