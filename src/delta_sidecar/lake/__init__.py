@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from delta_sidecar.lake.change_apply import AppliedChanges, MergeStrategy, apply_changes
     from delta_sidecar.lake.change_feed import CdfReadOptions, CdfReadResult, ChangeFilter, read_changes
     from delta_sidecar.lake.commit_marks import LineageContext
+    from delta_sidecar.lake.commit_options import CommitOptions, EnsuredTable, WriteOutcome
     from delta_sidecar.lake.cursors import CdfCursor, CdfCursorStore
     from delta_sidecar.lake.dataset_sources import DatasetSourceOptions, OneShotDataset, open_dataset
     from delta_sidecar.lake.file_pruning import (
@@ -22,18 +23,8 @@ if TYPE_CHECKING:
         StatsFilter,
         prune_files,
     )
-    from delta_sidecar.lake.operations import (
-        CommitOptions,
-        EnsuredTable,
-        MergeClause,
-        WriteOutcome,
-        delete,
-        ensure_table,
-        merge,
-        optimize,
-        update,
-        write,
-    )
+    from delta_sidecar.lake.merge_clauses import MergeClause
+    from delta_sidecar.lake.operations import delete, ensure_table, merge, optimize, update, write
     from delta_sidecar.lake.policies import (
         DeltaMutationPolicy,
         DeltaRetryPolicy,
@@ -60,19 +51,19 @@ _MODULES = {
     "CdfReadOptions": "change_feed",
     "CdfReadResult": "change_feed",
     "ChangeFilter": "change_feed",
-    "CommitOptions": "operations",
+    "CommitOptions": "commit_options",
     "CompatibilityFacts": "registration",
     "DatasetSourceOptions": "dataset_sources",
     "DeltaMutationPolicy": "policies",
     "DeltaRetryPolicy": "policies",
     "DeltaSchemaPolicy": "policies",
     "DeltaWritePolicy": "policies",
-    "EnsuredTable": "operations",
+    "EnsuredTable": "commit_options",
     "FilePruningPolicy": "file_pruning",
     "FilePruningResult": "file_pruning",
     "LakePolicy": "policies",
     "LineageContext": "commit_marks",
-    "MergeClause": "operations",
+    "MergeClause": "merge_clauses",
     "MergeStrategy": "change_apply",
     "OneShotDataset": "dataset_sources",
     "PartitionFilter": "file_pruning",
@@ -84,7 +75,7 @@ _MODULES = {
     "SyncReport": "sync_job",
     "SyncStep": "sync_job",
     "TableRegistration": "registration",
-    "WriteOutcome": "operations",
+    "WriteOutcome": "commit_options",
     "apply_changes": "change_apply",
     "delete": "operations",
     "ensure_table": "operations",

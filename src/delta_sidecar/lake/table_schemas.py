@@ -221,3 +221,9 @@ def changes(
         was, now = (", ".join(names) or "nothing" for names in (partitions_before, partitions_after))
         found.append(f"partitioned by {was} before, by {now} now")
     return found
+
+
+def some(lines: Sequence[str], most: int = 5) -> str:
+    """The first of some lines, for a message."""
+    more = f", and {len(lines) - most} more" if len(lines) > most else ""
+    return "; ".join(lines[:most]) + more
