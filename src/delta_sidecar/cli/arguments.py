@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,49 @@ def key_names(context: click.Context, parameter: click.Parameter, columns: Seque
     return tuple(name.strip() for text in columns for name in text.split(",") if name.strip())
 
 
+def _pairs(context: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """The values of a repeatable `NAME=VALUE` option. Errors do not repeat the value, because it may be a secret."""
+    values: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"{parameter.opts[0]} takes NAME=VALUE")
+        values[key.strip()] = value
+    return values
+
+
+def pair_option(*names: str, metavar: str = "NAME=VALUE", **attrs: Any) -> Callable[[F], F]:
+    """A repeatable option that gives the command a dictionary."""
+    return option(*names, multiple=True, metavar=metavar, callback=_pairs, **attrs)
+
+
+def engine(section: str) -> Callable[[F], F]:
+    """What builds: this process, or Spark."""
+    complete = one_of("auto", "process", "spark")
+    text = "Engine: auto (default), process or spark."
+    return option("--engine", default="auto", metavar="NAME", section=section, shell_complete=complete, help=text)
+
+
+def interval(section: str, seconds: float, what: str) -> Callable[[F], F]:
+    """How long a command that keeps running waits."""
+    text = f"Seconds between {what} ({seconds:g})."
+    kind = click.FloatRange(min=0.1)
+    return option("--interval", type=kind, default=seconds, metavar="SECONDS", section=section, help=text)
+
+
+def progress_of_stream(section: str) -> Callable[[F], F]:
+    """Batches that are added once, and streams."""
+    return together(
+        option("--app-id", metavar="ID", section=section, help="With --batch-id: add this batch only once."),
+        option("--batch-id", type=click.IntRange(min=0), metavar="N", section=section,
+               help="Batch number; must be higher than the last."),
+        option("--stream", is_flag=True, section=section, help="Add what is new since the last run."),
+        option("--checkpoint-location", metavar="DIR", section=section, shell_complete=complete_place,
+               help="Where a stream keeps its progress."),
+        option("--every", metavar="TIME", section=section, help="Keep running, with a batch every '10 seconds'."),
+    )  # fmt: skip
+
+
 table = argument(
     "table",
     "TABLE",
@@ -92,12 +135,11 @@ output = together(
            shell_complete=one_of("parquet", "csv", "arrow", "json"), help="Format: parquet, csv, arrow or json."),
 )  # fmt: skip
 verbose = option("--verbose", is_flag=True, section=OUTPUT, help="Log to stderr what is read and what it costs.")
-storage_option = option(
-    "--storage-option", multiple=True, metavar="NAME=VALUE", section=STORE,
-    help="Option of the object store, as in deltalake.",
-)  # fmt: skip
-reader_option = option(
-    "--option", multiple=True, metavar="NAME=VALUE", section=READER, shell_complete=complete_reader_option,
+storage_option = pair_option(
+    "--storage-option", "stores", section=STORE, help="Option of the object store, as in deltalake."
+)
+reader_option = pair_option(
+    "--option", "options", section=READER, shell_complete=complete_reader_option,
     help="Reader option, such as delta.sidecar.batch_size=1000.",
 )  # fmt: skip
 strategy = option(
@@ -106,7 +148,7 @@ strategy = option(
 )  # fmt: skip
 spark = together(
     option("--master", metavar="URL", section=SPARK, help="Spark master (default: this machine)."),
-    option("--conf", multiple=True, metavar="NAME=VALUE", section=SPARK, help="A Spark setting; repeatable."),
+    pair_option("--conf", section=SPARK, help="A Spark setting; repeatable."),
 )
 
 
@@ -129,7 +171,7 @@ class Source:
         return opened
 
 
-_OF_SOURCE = ("table", "version", "timestamp", "storage_option", "option", "strategy")
+_OF_SOURCE = ("table", "version", "timestamp", "stores", "options", "strategy")
 
 
 def of_source(command: Callable[..., None]) -> Callable[..., None]:
@@ -147,24 +189,11 @@ def _source(
     table: str,
     version: int | None = None,
     timestamp: str | None = None,
-    storage_option: Sequence[str] = (),
-    option: Sequence[str] = (),
+    stores: Mapping[str, str] = {},
+    options: Mapping[str, str] = {},
     strategy: str | None = None,
 ) -> Source:
     if version is not None and timestamp is not None:
         raise click.UsageError("--version and --timestamp both name a version; give one of them")
-    options = pairs("--option", option)
-    if strategy is not None:
-        options["delta.sidecar.strategy"] = strategy
-    return Source(table, version, timestamp, pairs("--storage-option", storage_option), options)
-
-
-def pairs(name: str, given: Sequence[str]) -> dict[str, str]:
-    """The values of a repeatable `NAME=VALUE` option. Errors do not repeat the value, because it may be a secret."""
-    values: dict[str, str] = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise click.UsageError(f"{name} takes NAME=VALUE")
-        values[key.strip()] = value
-    return values
+    chosen = {} if strategy is None else {"delta.sidecar.strategy": strategy}
+    return Source(table, version, timestamp, dict(stores), {**options, **chosen})

@@ -112,9 +112,8 @@ def cursors(
     version: int | None,
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
     if action == "reset" and cursor is None:
         raise click.UsageError("name the cursor with --cursor")
     if action == "list" and (cursor is not None or version is not None):
@@ -174,14 +173,7 @@ def cursors(
     help="Where the cursor is (default: the target's directory).",
 )
 @option("--watch", is_flag=True, section=_WATCH, help="Keep running and apply each new version.")
-@option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    metavar="SECONDS",
-    section=_WATCH,
-    help="Seconds between checks of the source (30).",
-)
+@arguments.interval(_WATCH, 30, "checks of the source")
 @arguments.spark
 @arguments.as_json
 @arguments.verbose
@@ -200,18 +192,17 @@ def sync(
     watch: bool,
     interval: float,
     master: str | None,
-    conf: tuple[str, ...],
+    conf: dict[str, str],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
     if watch and dry_run:
         raise click.UsageError("--dry-run checks once; leave out --watch")
-    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
-    with working(verbose, settings | stores):
+    with working(verbose, conf | stores):
         from delta_sidecar.cli.sync import Order, run
         from delta_sidecar.lake.sync_job import job_of
 
         job = job_of(source, target, key, strategy, state, name, change_filter, max_versions, stores)
-        run(job, Order(full, dry_run, watch, interval, json, verbose), master, settings)
+        run(job, Order(full, dry_run, watch, interval, json, verbose), master, conf)

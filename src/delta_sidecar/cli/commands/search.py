@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from delta_sidecar.cli import arguments
@@ -66,18 +64,17 @@ def search(
     output: str | None,
     file_format: str | None,
     verbose: bool,
-    storage_option: Sequence[str],
+    stores: dict[str, str],
 ) -> None:
     if sum((count, histogram is not None, top_terms is not None)) > 1:
         raise click.UsageError("--count, --histogram and --top-terms are different questions; ask one")
-    secrets = arguments.pairs("--storage-option", storage_option)
-    with working(verbose, secrets):
+    with working(verbose, stores):
         from delta_sidecar.cli import search as searching
         from delta_sidecar.cli.sinks import sink_of
         from delta_sidecar.search import open_search
 
         sink = sink_of(json, output, file_format)
-        opened = open_search(table, version, secrets, search=place)
+        opened = open_search(table, version, stores, search=place)
         if count:
             searching.print_count(opened, query, where, json)
         elif histogram is not None:

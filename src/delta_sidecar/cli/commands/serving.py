@@ -153,13 +153,13 @@ def ui(source: arguments.Source, port: int, open_it: bool, verbose: bool) -> Non
 )
 @arguments.reader_option
 @option("--verbose", is_flag=True, section=arguments.OUTPUT, help="Also log what the reader does.")
-def serve(roots: tuple[str, ...], option: tuple[str, ...], verbose: bool, **how: Any) -> None:
+def serve(roots: tuple[str, ...], options: dict[str, str], verbose: bool, **how: Any) -> None:
     # The server has a log of its own, which ends when it has stopped.
     with reported(verbose, {}):
         from delta_sidecar.cli.serve import Order
         from delta_sidecar.cli.serve import serve as run_server
 
-        code = run_server(Order(roots, **how, reader_options=arguments.pairs("--option", option)), verbose)
+        code = run_server(Order(roots, **how, reader_options=options), verbose)
     raise click.exceptions.Exit(code)
 
 

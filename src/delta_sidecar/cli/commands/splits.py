@@ -42,8 +42,8 @@ _choices = arguments.together(
            help="More columns to filter and group by."),
     option("--stored", multiple=True, metavar="A,B", section=_COLUMNS, callback=arguments.key_names,
            help="Columns whose values come back with a hit."),
-    option("--analyzer", multiple=True, metavar="A=NAME", section=_COLUMNS,
-           help="How a text is divided: default, raw, whitespace, en, …"),
+    arguments.pair_option("--analyzer", "analyzers", metavar="A=NAME", section=_COLUMNS,
+                          help="How a text is divided: default, raw, whitespace, en, …"),
 )  # fmt: skip
 
 
@@ -81,14 +81,7 @@ _choices = arguments.together(
     section=_SPLITS,
     help="Rows of a split, at most (1000000).",
 )
-@option(
-    "--engine",
-    default="auto",
-    metavar="NAME",
-    section=_SPLITS,
-    shell_complete=one_of("auto", "process", "spark"),
-    help="auto, process or spark (auto).",
-)
+@arguments.engine(_SPLITS)
 @option(
     "--format",
     "source_format",
@@ -97,26 +90,9 @@ _choices = arguments.together(
     shell_complete=one_of("delta", "parquet", "json", "csv"),
     help="Format of the source, if its names do not tell.",
 )
-@option("--read-option", multiple=True, metavar="NAME=VALUE", section=_SPLITS, help="Option of Spark's reader.")
-@option("--app-id", metavar="NAME", section=_STREAM, help="With --batch-id: add each batch once.")
-@option("--batch-id", type=click.IntRange(min=0), metavar="N", section=_STREAM, help="The number of the batch.")
-@option("--stream", is_flag=True, section=_STREAM, help="Add what is new since the last run.")
-@option(
-    "--checkpoint-location",
-    metavar="DIR",
-    section=_STREAM,
-    shell_complete=arguments.complete_place,
-    help="Where a stream keeps its progress.",
-)
-@option("--every", metavar="TIME", section=_STREAM, help="Keep running, with a batch every '10 seconds'.")
-@option(
-    "--property",
-    "properties",
-    multiple=True,
-    metavar="NAME=VALUE",
-    section=_SPLITS,
-    help="Table property, if it is created.",
-)
+@arguments.pair_option("--read-option", "read_options", section=_SPLITS, help="Option of Spark's reader.")
+@arguments.progress_of_stream(_STREAM)
+@arguments.pair_option("--property", "properties", section=_SPLITS, help="Table property, if it is created.")
 @arguments.spark
 @arguments.as_json
 @arguments.verbose
@@ -124,29 +100,22 @@ _choices = arguments.together(
 def build_splits_command(
     source: str,
     table: str,
-    analyzer: tuple[str, ...],
     partition_by: tuple[str, ...],
-    read_option: tuple[str, ...],
-    properties: tuple[str, ...],
-    conf: tuple[str, ...],
+    conf: dict[str, str],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
     **how: Any,
 ) -> None:
-    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
-    with working(verbose, settings | stores):
+    with working(verbose, conf | stores):
         from delta_sidecar.cli.splits import BuildOrder, Place, build
 
         order = BuildOrder(
             source,
             Place(table, stores, json),
-            analyzers=arguments.pairs("--analyzer", analyzer),
             partition_columns=partition_by,
-            read_options=arguments.pairs("--read-option", read_option),
-            properties=arguments.pairs("--property", properties),
-            conf=settings,
+            conf=conf,
             verbose=verbose,
             **how,
         )
@@ -170,14 +139,7 @@ def build_splits_command(
     help="Where the companion is (default: TABLE/_search).",
 )
 @option("--once", is_flag=True, section=_SPLITS, help="Stop when it is in step.")
-@option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=10.0,
-    metavar="SECONDS",
-    section=_SPLITS,
-    help="Seconds between two looks at the table (10).",
-)
+@arguments.interval(_SPLITS, 10, "checks of the table")
 @option(
     "--rows-per-split",
     type=click.IntRange(min=1),
@@ -186,34 +148,24 @@ def build_splits_command(
     section=_SPLITS,
     help="Rows of a split, about (1000000).",
 )
-@option(
-    "--engine",
-    default="auto",
-    metavar="NAME",
-    section=_SPLITS,
-    shell_complete=one_of("auto", "process", "spark"),
-    help="auto, process or spark (auto).",
-)
+@arguments.engine(_SPLITS)
 @arguments.spark
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
 def follow_command(
     table: str,
-    analyzer: tuple[str, ...],
-    conf: tuple[str, ...],
+    conf: dict[str, str],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
     **how: Any,
 ) -> None:
-    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
-    with working(verbose, settings | stores):
+    with working(verbose, conf | stores):
         from delta_sidecar.cli.splits import FollowOrder, Place, follow_table
 
-        analyzers = arguments.pairs("--analyzer", analyzer)
-        follow_table(FollowOrder(Place(table, stores, json), analyzers=analyzers, conf=settings, **how))
+        follow_table(FollowOrder(Place(table, stores, json), conf=conf, **how))
 
 
 @splits.command(
@@ -247,8 +199,7 @@ def follow_command(
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
-def merge_command(table: str, json: bool, verbose: bool, storage_option: tuple[str, ...], **how: Any) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
+def merge_command(table: str, json: bool, verbose: bool, stores: dict[str, str], **how: Any) -> None:
     interrupts.clean_up_first()
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, merge
@@ -271,9 +222,8 @@ def merge_command(table: str, json: bool, verbose: bool, storage_option: tuple[s
 @arguments.verbose
 @arguments.storage_option
 def purge_command(
-    table: str, older_than: str, log: bool, dry_run: bool, json: bool, verbose: bool, storage_option: tuple[str, ...]
+    table: str, older_than: str, log: bool, dry_run: bool, json: bool, verbose: bool, stores: dict[str, str]
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, purge_splits
 
@@ -290,8 +240,7 @@ def purge_command(
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
-def checkpoint_command(table: str, json: bool, verbose: bool, storage_option: tuple[str, ...]) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
+def checkpoint_command(table: str, json: bool, verbose: bool, stores: dict[str, str]) -> None:
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, write_checkpoint
 
@@ -318,9 +267,8 @@ def describe_command(
     version: int | None,
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, describe
 
@@ -340,9 +288,8 @@ def describe_command(
 @arguments.verbose
 @arguments.storage_option
 def drop_partition_command(
-    table: str, where: str, dry_run: bool, json: bool, verbose: bool, storage_option: tuple[str, ...]
+    table: str, where: str, dry_run: bool, json: bool, verbose: bool, stores: dict[str, str]
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, drop
 
@@ -361,10 +308,7 @@ def drop_partition_command(
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
-def repair_command(
-    table: str, whole: bool, dry_run: bool, json: bool, verbose: bool, storage_option: tuple[str, ...]
-) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
+def repair_command(table: str, whole: bool, dry_run: bool, json: bool, verbose: bool, stores: dict[str, str]) -> None:
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, repair_table
 
@@ -398,9 +342,8 @@ def prewarm_command(
     budget: str | None,
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, fetch
 
@@ -418,8 +361,7 @@ def prewarm_command(
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
-def doctor_command(table: str, whole: bool, json: bool, verbose: bool, storage_option: tuple[str, ...]) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
+def doctor_command(table: str, whole: bool, json: bool, verbose: bool, stores: dict[str, str]) -> None:
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, check
 
@@ -453,9 +395,8 @@ def upgrade_command(
     feature: tuple[str, ...],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
     with working(verbose, stores):
         from delta_sidecar.cli.splits import Place, upgrade
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from delta_sidecar.cli import arguments
@@ -60,9 +58,7 @@ def sample(
     shell_complete=one_of("parquet", "json", "csv", "delta"),
     help="parquet, json, csv or delta; default: by name.",
 )
-@option(
-    "--read-option", multiple=True, metavar="NAME=VALUE", section=_SOURCE, help="Option for reading, such as sep=;."
-)
+@arguments.pair_option("--read-option", "read_options", section=_SOURCE, help="Option for reading, such as sep=;.")
 @option("--time-column", required=True, metavar="NAME", section=_TIME, help="Event time; meta.ts if nested.")
 @option("--time-format", metavar="FORMAT", section=_TIME, help="epoch-seconds, -millis, -micros, -nanos, or a pattern.")
 @option(
@@ -97,12 +93,8 @@ def sample(
     section=_TABLE,
     help="Split buckets above this file size (128MB).",
 )
-@option(
-    "--table-property",
-    multiple=True,
-    metavar="NAME=VALUE",
-    section=_TABLE,
-    help="Property of a new table; repeatable.",
+@arguments.pair_option(
+    "--table-property", "table_properties", section=_TABLE, help="Property of a new table; repeatable."
 )
 @option(
     "--index",
@@ -112,23 +104,7 @@ def sample(
     shell_complete=one_of("checkpoint", "always", "never"),
     help="Index at checkpoint (default), always or never.",
 )
-@option("--app-id", metavar="ID", section=_STREAM, help="With --batch-id: add this batch only once.")
-@option(
-    "--batch-id",
-    type=click.IntRange(min=0),
-    metavar="N",
-    section=_STREAM,
-    help="Batch number; must be higher than the last.",
-)
-@option("--stream", is_flag=True, section=_STREAM, help="Ingest what is new since the last run.")
-@option(
-    "--checkpoint-location",
-    metavar="DIR",
-    section=_STREAM,
-    shell_complete=arguments.complete_place,
-    help="Where a stream keeps its progress.",
-)
-@option("--every", metavar="TIME", section=_STREAM, help="Keep running, with a batch every '10 seconds'.")
+@arguments.progress_of_stream(_STREAM)
 @option(
     "--value-format",
     metavar="NAME",
@@ -167,7 +143,7 @@ def ingest(
     source: str,
     table: str,
     file_format: str | None,
-    read_option: tuple[str, ...],
+    read_options: dict[str, str],
     time_column: str,
     time_format: str | None,
     bucket: str,
@@ -177,7 +153,7 @@ def ingest(
     rescue: bool,
     bad_rows: str | None,
     target_file_size: str,
-    table_property: tuple[str, ...],
+    table_properties: dict[str, str],
     index: str,
     app_id: str | None,
     batch_id: int | None,
@@ -191,19 +167,13 @@ def ingest(
     ending_offsets: str | None,
     kafka_config: str | None,
     master: str | None,
-    conf: tuple[str, ...],
+    conf: dict[str, str],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
-    reads, properties = (
-        arguments.pairs("--read-option", read_option),
-        arguments.pairs("--table-property", table_property),
-    )
-    settings = arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
-    secrets = settings | stores
+    secrets = conf | stores
     with working(verbose, secrets):
         from delta_sidecar.cli.ingest import Messages, Order, index_when, run
 
@@ -215,7 +185,7 @@ def ingest(
             bucket=bucket,
             bucket_column=bucket_column,
             file_format=file_format,
-            read_options=reads,
+            read_options=read_options,
             target_file_size=target_file_size,
             schema_file=schema,
             time_format=time_format,
@@ -224,7 +194,7 @@ def ingest(
             bad_rows=bad_rows,
             app_id=app_id,
             batch_id=batch_id,
-            table_properties=properties,
+            table_properties=table_properties,
             index=index_when(index),
             stream=stream,
             checkpoint_location=checkpoint_location,
@@ -233,7 +203,7 @@ def ingest(
             messages=messages,
         )
         secrets |= {} if order.topics is None else order.topics.secrets
-        run(order, master, settings, json, verbose)
+        run(order, master, conf, json, verbose)
 
 
 @command(
@@ -247,9 +217,8 @@ def ingest(
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
-def policy(action: str, file: str, table: str | None, json: bool, verbose: bool, storage_option: Sequence[str]) -> None:
-    options = arguments.pairs("--storage-option", storage_option)
-    with working(verbose, options):
+def policy(action: str, file: str, table: str | None, json: bool, verbose: bool, stores: dict[str, str]) -> None:
+    with working(verbose, stores):
         from delta_sidecar.cli.policy import check_policy
 
-        check_policy(file, table, options, json)
+        check_policy(file, table, stores, json)

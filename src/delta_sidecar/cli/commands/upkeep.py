@@ -29,30 +29,10 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
 @option("--full", is_flag=True, section=_BUILD, help="Rebuild from scratch; ignore the old index.")
 @option("--sort-column", metavar="NAME", section=_BUILD, help="Column to sort the index by; default: auto.")
 @option("--time-column", metavar="NAME", section=_BUILD, help="Time column for fast pruning; default: auto.")
-@option(
-    "--engine",
-    default="auto",
-    metavar="NAME",
-    section=_BUILD,
-    shell_complete=one_of("auto", "process", "spark"),
-    help="Engine: auto (default), process or spark.",
-)
-@option(
-    "--manifest-metadata",
-    multiple=True,
-    metavar="NAME=VALUE",
-    section=_OWN,
-    help="Store it in the manifest; NAME= removes it.",
-)
+@arguments.engine(_BUILD)
+@arguments.pair_option("--manifest-metadata", section=_OWN, help="Store it in the manifest; NAME= removes it.")
 @option("--watch", is_flag=True, section=_WATCH, help="Keep running and index each new checkpoint.")
-@option(
-    "--interval",
-    type=click.FloatRange(min=0.1),
-    default=30.0,
-    metavar="SECONDS",
-    section=_WATCH,
-    help="Seconds between checks of the log (30).",
-)
+@arguments.interval(_WATCH, 30, "checks of the log")
 @option(
     "--tail-commits",
     type=click.IntRange(min=1),
@@ -71,31 +51,29 @@ def build(
     sort_column: str | None,
     time_column: str | None,
     engine: Any,
-    manifest_metadata: tuple[str, ...],
+    manifest_metadata: dict[str, str],
     watch: bool,
     interval: float,
     tail_commits: int | None,
     master: str | None,
-    conf: tuple[str, ...],
+    conf: dict[str, str],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     if watch and version is not None:
         raise click.UsageError("--watch follows the newest version; leave out --version")
     interrupts.clean_up_first()
-    with working(verbose, settings | stores):
+    with working(verbose, conf | stores):
         from delta_sidecar.cli import index
         from delta_sidecar.index.build.build import BuildOptions
 
-        own = arguments.pairs("--manifest-metadata", manifest_metadata)
-        kept = {name: value or None for name, value in own.items()}
+        kept = {name: value or None for name, value in manifest_metadata.items()}
         options = BuildOptions(sort_column, time_column, full, engine=engine, manifest_metadata=kept)
         if watch:
-            index.follow(table, options, stores, master, settings, interval, tail_commits, json)
+            index.follow(table, options, stores, master, conf, interval, tail_commits, json)
         else:
-            index.build(table, version, options, stores, master, settings, json)
+            index.build(table, version, options, stores, master, conf, json)
 
 
 @command(
@@ -108,8 +86,7 @@ def build(
 @arguments.as_json
 @arguments.verbose
 @arguments.storage_option
-def verify(table: str, version: int | None, json: bool, verbose: bool, storage_option: tuple[str, ...]) -> None:
-    stores = arguments.pairs("--storage-option", storage_option)
+def verify(table: str, version: int | None, json: bool, verbose: bool, stores: dict[str, str]) -> None:
     with working(verbose, stores):
         from delta_sidecar.cli import index
 
@@ -174,15 +151,14 @@ def maintain(
     retain_hours: float | None,
     target_file_size: str,
     master: str | None,
-    conf: tuple[str, ...],
+    conf: dict[str, str],
     json: bool,
     verbose: bool,
-    storage_option: tuple[str, ...],
+    stores: dict[str, str],
 ) -> None:
-    stores, settings = arguments.pairs("--storage-option", storage_option), arguments.pairs("--conf", conf)
     interrupts.clean_up_first()
-    with working(verbose, settings | stores):
+    with working(verbose, conf | stores):
         from delta_sidecar.cli.maintain import Order, run
 
         order = Order(tables, dry_run, only, skip, retain_hours, target_file_size, stores)
-        run(order, master, settings, json)
+        run(order, master, conf, json)
