@@ -49,17 +49,36 @@ def row_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["path"], row["size"], row["modification_time"], texts, kept, row["num_records"]
 
 
-def by_python(root: Path, predicate: str | None, index: bool = True) -> Rows | None:
-    """What Python's reader lists, through an index or by the log alone; None if it cannot read the log."""
-    shared_cache.clear()
-    try:
-        table = DeltaTable(root, options={} if index else {"delta.sidecar.enabled": False})
-        with table.scan_files(predicate, list(COLUMNS)) as scan:
-            return [row_of(row) for row in scan.read_all().to_pylist()]
-    except PredicateError:
-        raise
-    except DeltaSidecarError:
-        return None
+class Python:
+    """What Python's reader lists of a table as it is now. A table is opened once for each way to read it, and listed
+    once for each predicate: most of the time of a case goes there."""
+
+    def __init__(self, root: Path) -> None:
+        shared_cache.clear()
+        self._root = root
+        self._tables: dict[bool, DeltaTable | None] = {}
+        self._listed: dict[tuple[str | None, bool], Rows | None] = {}
+
+    def rows(self, predicate: str | None, index: bool = True) -> Rows | None:
+        """Through an index or by the log alone; None if it cannot read the log."""
+        if (predicate, index) not in self._listed:
+            self._listed[predicate, index] = self._rows(predicate, index)
+        return self._listed[predicate, index]
+
+    def _rows(self, predicate: str | None, index: bool) -> Rows | None:
+        try:
+            if index not in self._tables:
+                self._tables[index] = None
+                self._tables[index] = DeltaTable(self._root, options={} if index else {"delta.sidecar.enabled": False})
+            table = self._tables[index]
+            if table is None:
+                return None
+            with table.scan_files(predicate, list(COLUMNS)) as scan:
+                return [row_of(row) for row in scan.read_all().to_pylist()]
+        except PredicateError:
+            raise
+        except DeltaSidecarError:
+            return None
 
 
 def listed(root: Path, **request: Any) -> tuple[int, Rows]:
@@ -68,12 +87,12 @@ def listed(root: Path, **request: Any) -> tuple[int, Rows]:
     return code, [row_of(row) for row in found]
 
 
-def in_both(root: Path, predicate: str | None, stats_dropped: bool) -> None:
+def in_both(root: Path, python: Python, predicate: str | None, stats_dropped: bool, threads: int) -> None:
     """Compare the readers: through an index if the native reader can use it, else by the log. Where a checkpoint has no
     statistics, what is known of a file depends on the base, and each reader may choose its own."""
-    expected = by_python(root, predicate)
+    expected = python.rows(predicate)
     request = {} if predicate is None else {"predicate": predicate}
-    code, with_log = listed(root, **request, fallback="log")
+    code, with_log = listed(root, **request, fallback="log", threads=threads)
     if code == BAD_PREDICATE:
         assert any(word in str(predicate) for word in ("INTERVAL", "date", "DATE", "now()")), library.last_error()
         tried["predicates it refuses"] += 1
@@ -86,35 +105,36 @@ def in_both(root: Path, predicate: str | None, stats_dropped: bool) -> None:
     tried["cases"] += 1
     assert len(set(with_log)) == len(with_log)
     if stats_dropped:
-        agrees(with_log, expected, by_python(root, predicate, index=False), predicate is not None, stats_dropped)
-        assert files(with_log) <= files(by_python(root, None) or [])
+        agrees(with_log, expected, python.rows(predicate, index=False), predicate is not None, stats_dropped)
+        assert files(with_log) <= files(python.rows(None) or [])
         return
-    assert set(with_log) <= set(by_python(root, None) or ())
-    code, found = listed(root, **request)
+    assert set(with_log) <= set(python.rows(None) or ())
+    code, found = listed(root, **request, threads=1)
     if code != OK:
         assert code in (NO_INDEX, CORRUPT), library.last_error()
-        assert Counter(with_log) == Counter(by_python(root, predicate, index=False) or ()), predicate
+        assert Counter(with_log) == Counter(python.rows(predicate, index=False) or ()), predicate
         return
     tried["by an index"] += 1
     assert found == with_log
     assert Counter(found) == Counter(expected), f"{predicate}: {set(found) ^ set(expected)}"
-    _, some = listed(root, **request, limit=LIMIT)
+    _, some = listed(root, **request, limit=LIMIT, threads=threads)
     assert len(some) == min(LIMIT, len(found))
     assert set(some) <= set(found)
 
 
 @pytest.mark.parametrize("shard", shards(40))
 @random_cases(40)
-@given(scenario=scenarios, wanted=st.lists(builds, max_size=3), asked=wanted_predicates)
+@given(scenario=scenarios, wanted=st.lists(builds, max_size=3), asked=wanted_predicates, threads=st.integers(1, 4))
 def test_the_same_files_as_python(
-    shard: int, scenario: Scenario, wanted: list[Build], asked: Sequence[Predicate]
+    shard: int, scenario: Scenario, wanted: list[Build], asked: Sequence[Predicate], threads: int
 ) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
         built, _ = build_indexed(scenario, root, wanted, lambda built: None)
         note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
+        python = Python(root)
         for predicate in [None, *map(str, asked)]:
-            in_both(root, predicate, built.stats_dropped)
+            in_both(root, python, predicate, built.stats_dropped, threads)
     finally:
         shutil.rmtree(root)
 
@@ -135,6 +155,7 @@ def index_files(built: BuiltLog) -> list[Path]:
     where=st.floats(0, 1),
     bit=st.integers(0, 7),
     what=st.sampled_from(["flip", "flip", "flip", "cut", "delete", "grow"]),
+    threads=st.integers(1, 4),
 )
 def test_a_damaged_index_never_gives_a_wrong_list(
     shard: int,
@@ -145,6 +166,7 @@ def test_a_damaged_index_never_gives_a_wrong_list(
     where: float,
     bit: int,
     what: str,
+    threads: int,
 ) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
@@ -152,14 +174,15 @@ def test_a_damaged_index_never_gives_a_wrong_list(
         found = index_files(built)
         if not found:
             return
-        right = {text: by_python(root, text) for text in [None, *map(str, asked)]}
+        python = Python(root)
+        right = {text: python.rows(text) for text in [None, *map(str, asked)]}
         everything = right[None]
         damage(found[which % len(found)], what, where, bit)
         for predicate, expected in right.items():
-            by_log = by_python(root, predicate, index=False)
+            by_log = python.rows(predicate, index=False)
             request = {} if predicate is None else {"predicate": predicate}
             for fallback in ("none", "log"):
-                code, rows = listed(root, **request, fallback=fallback)
+                code, rows = listed(root, **request, fallback=fallback, threads=threads)
                 assert len(set(rows)) == len(rows)
                 if code != OK:
                     allowed = (NO_INDEX, CORRUPT, BAD_PREDICATE) if fallback == "none" else (BAD_PREDICATE,)
