@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
 use crate::actions::Seen;
 use crate::error::{corrupt, Error, Result};
-use crate::keys::KeyMaker;
+use crate::keys::{has_plain_ends, has_plain_inside, KeyMaker};
 use crate::leaves::{column_at, leaf_at};
 use crate::manifest::Manifest;
 use crate::output::{from_core, vector_of};
@@ -190,9 +190,14 @@ impl PartScan {
         }
         if !scene.seen.is_empty() {
             let vectors = core.column_by_name("dv").and_then(|vectors| vectors.as_struct_opt());
+            let offsets = paths.value_offsets();
+            let all_plain = has_plain_inside(&paths.value_data()[offsets[0] as usize..offsets[paths.len()] as usize]);
             for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
-                let vector = vectors.and_then(|vectors| vector_of(vectors, row));
-                *keep = !scene.seen.contains(scene.keys.key(paths.value(row), vector.as_ref()).as_ref());
+                let path = paths.value(row);
+                *keep = match vectors.and_then(|vectors| vector_of(vectors, row)) {
+                    None if all_plain && has_plain_ends(path) => !scene.seen.contains(path.as_bytes()),
+                    vector => !scene.seen.contains(scene.keys.key(path, vector.as_ref()).as_ref()),
+                };
             }
         }
         if !keep.contains(&true) {
