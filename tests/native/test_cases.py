@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from delta_sidecar import DeltaTable
 from delta_sidecar.errors import DeltaSidecarError, PredicateError
 from delta_sidecar.storage.cache import shared_cache
 from tests.native import library
-from tests.native.library import BAD_PREDICATE, CORRUPT, NO_INDEX, OK
+from tests.native.library import BAD_PREDICATE, CORRUPT, NO_INDEX, OK, tried
 from tests.properties.indexed import Build, build_indexed, builds
 from tests.properties.predicates import Predicate, predicates
 from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Scenario, scenarios
@@ -28,17 +31,59 @@ pytestmark = library.needed()
 MEMORY = Path("/dev/shm")
 COLUMNS = ("path", "size", "modification_time", "partition_values", "deletion_vector", "num_records")
 LIMIT = 3
-tried: Counter[str] = Counter()
 Rows = list[tuple[Any, ...]]
 
+
+@dataclass(frozen=True)
+class Damage:
+    """What befalls a file of an index."""
+
+    which: int
+    what: str
+    where: float
+    bit: int
+
+    @contextmanager
+    def done(self, file: Path) -> Iterator[str]:
+        """The file is damaged within the block, and whole again after it."""
+        whole = file.read_bytes()
+        data, at = bytearray(whole), min(int(self.where * len(whole)), len(whole) - 1)
+        match self.what:
+            case "flip":
+                data[at] ^= 1 << self.bit
+            case "cut":
+                del data[at:]
+            case "grow":
+                data += b"\0"
+        if self.what == "delete":
+            file.unlink()
+        else:
+            file.write_bytes(data)
+        try:
+            yield f"{file.name}: {self.what} at {at}"
+        finally:
+            file.write_bytes(whole)
+
+
+damages = st.builds(
+    Damage,
+    which=st.integers(0, 1000),
+    what=st.sampled_from(["flip", "flip", "flip", "cut", "delete", "grow"]),
+    where=st.floats(0, 1),
+    bit=st.integers(0, 7),
+)
 wanted_predicates = st.lists(predicates({**PARTITION_VALUES, **LITERALS}), min_size=3, max_size=6)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Say how much was tried: a suite that tries nothing must not look like one that finds nothing."""
+def garbage_is_looked_for_less_often() -> Iterator[None]:
+    """Not again and again in the libraries that are loaded: that is a fifth of the time."""
+    often = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
     yield
-    print("\nnative cases:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
+    gc.set_threshold(*often)
+    gc.unfreeze()
 
 
 def row_of(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -105,7 +150,7 @@ def in_both(root: Path, python: Python, predicate: str | None, stats_dropped: bo
     tried["cases"] += 1
     assert len(set(with_log)) == len(with_log)
     if stats_dropped:
-        agrees(with_log, expected, python.rows(predicate, index=False), predicate is not None, stats_dropped)
+        agrees(with_log, python, predicate, stats_dropped)
         assert files(with_log) <= files(python.rows(None) or [])
         return
     assert set(with_log) <= set(python.rows(None) or ())
@@ -122,76 +167,61 @@ def in_both(root: Path, python: Python, predicate: str | None, stats_dropped: bo
     assert set(some) <= set(found)
 
 
-@pytest.mark.parametrize("shard", shards(40))
-@random_cases(40)
-@given(scenario=scenarios, wanted=st.lists(builds, max_size=3), asked=wanted_predicates, threads=st.integers(1, 4))
-def test_the_same_files_as_python(
-    shard: int, scenario: Scenario, wanted: list[Build], asked: Sequence[Predicate], threads: int
-) -> None:
-    root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-    try:
-        built, _ = build_indexed(scenario, root, wanted, lambda built: None)
-        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
-        python = Python(root)
-        for predicate in [None, *map(str, asked)]:
-            in_both(root, python, predicate, built.stats_dropped, threads)
-    finally:
-        shutil.rmtree(root)
-
-
 def index_files(built: BuiltLog) -> list[Path]:
     """The files of indexes, without hints: manifests and parts."""
     directories = (built.builder.log / name for name in ("_sidecars", "_sidecar_index"))
     return sorted(p for d in directories if d.is_dir() for p in d.iterdir() if p.name.startswith("v"))
 
 
-@pytest.mark.parametrize("shard", shards(25))
-@random_cases(25)
+def in_spite_of_damage(root: Path, python: Python, asked: Sequence[str | None], built: BuiltLog, threads: int) -> None:
+    """A damaged index never gives a wrong list. What Python lists was asked for before the damage."""
+    everything = python.rows(None)
+    for predicate in asked:
+        request = {} if predicate is None else {"predicate": predicate}
+        for fallback in ("none", "log"):
+            code, rows = listed(root, **request, fallback=fallback, threads=threads)
+            assert len(set(rows)) == len(rows)
+            if code != OK:
+                allowed = (NO_INDEX, CORRUPT, BAD_PREDICATE) if fallback == "none" else (BAD_PREDICATE,)
+                rebuilds = python.rows(predicate) is not None and built.can_rebuild(built.head)
+                assert code in allowed or not rebuilds, library.last_error()
+                continue
+            tried["with a damaged index"] += 1
+            agrees(rows, python, predicate, built.stats_dropped)
+            assert everything is None or files(rows) <= files(everything)
+
+
+@pytest.mark.parametrize("shard", shards(40))
+@random_cases(40)
 @given(
     scenario=scenarios,
-    how=builds,
+    wanted=st.lists(builds, max_size=3),
     asked=wanted_predicates,
-    which=st.integers(0, 1000),
-    where=st.floats(0, 1),
-    bit=st.integers(0, 7),
-    what=st.sampled_from(["flip", "flip", "flip", "cut", "delete", "grow"]),
     threads=st.integers(1, 4),
+    damages=st.lists(damages, min_size=1, max_size=3),
 )
-def test_a_damaged_index_never_gives_a_wrong_list(
+def test_the_same_files_as_python(
     shard: int,
     scenario: Scenario,
-    how: Build,
+    wanted: list[Build],
     asked: Sequence[Predicate],
-    which: int,
-    where: float,
-    bit: int,
-    what: str,
     threads: int,
+    damages: Sequence[Damage],
 ) -> None:
+    """With the index as it was built, and then with one of its files damaged, in some ways, each by itself. Both are
+    tried on one log, for to make it and to list it by Python takes most of the time."""
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
-        built, _ = build_indexed(scenario, root, [how], lambda built: None)
+        built, _ = build_indexed(scenario, root, wanted, lambda built: None)
+        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
+        python, predicates = Python(root), [None, *map(str, asked)]
+        for predicate in predicates:
+            in_both(root, python, predicate, built.stats_dropped, threads)
         found = index_files(built)
-        if not found:
-            return
-        python = Python(root)
-        right = {text: python.rows(text) for text in [None, *map(str, asked)]}
-        everything = right[None]
-        damage(found[which % len(found)], what, where, bit)
-        for predicate, expected in right.items():
-            by_log = python.rows(predicate, index=False)
-            request = {} if predicate is None else {"predicate": predicate}
-            for fallback in ("none", "log"):
-                code, rows = listed(root, **request, fallback=fallback, threads=threads)
-                assert len(set(rows)) == len(rows)
-                if code != OK:
-                    allowed = (NO_INDEX, CORRUPT, BAD_PREDICATE) if fallback == "none" else (BAD_PREDICATE,)
-                    rebuilds = expected is not None and built.can_rebuild(built.head)
-                    assert code in allowed or not rebuilds, library.last_error()
-                    continue
-                tried["with a damaged index"] += 1
-                agrees(rows, expected, by_log, predicate is not None, built.stats_dropped)
-                assert everything is None or files(rows) <= files(everything)
+        for damage in damages if found else ():
+            with damage.done(found[damage.which % len(found)]) as what:
+                note(what)
+                in_spite_of_damage(root, python, predicates, built, threads)
     finally:
         shutil.rmtree(root)
 
@@ -201,29 +231,17 @@ def files(rows: Rows) -> set[tuple[Any, ...]]:
     return {row[:-1] for row in rows}
 
 
-def agrees(rows: Rows, expected: Rows | None, by_log: Rows | None, pruned: bool, stats_dropped: bool) -> None:
+def agrees(rows: Rows, python: Python, predicate: str | None, stats_dropped: bool) -> None:
     """A base may know less than another: an index without the null counts of its time column at hand, a checkpoint
     without statistics. So a file that either of Python's listings leaves out may be left out; and if
     statistics were dropped, the native reader may know more by another base than both."""
-    if expected is None or by_log is None:
+    expected = python.rows(predicate)
+    if expected is None or Counter(rows) == Counter(expected):
         return
-    if not (stats_dropped and pruned):
+    by_log = python.rows(predicate, index=False)
+    if by_log is None:
+        return
+    if not (stats_dropped and predicate is not None):
         assert files(expected) & files(by_log) <= files(rows)
     if not stats_dropped:
         assert {row for row in rows if row[:-1] in files(expected) | files(by_log)} <= {*expected, *by_log}
-
-
-def damage(file: Path, what: str, where: float, bit: int) -> None:
-    data = bytearray(file.read_bytes())
-    at = min(int(where * len(data)), len(data) - 1)
-    match what:
-        case "flip":
-            data[at] ^= 1 << bit
-        case "cut":
-            del data[at:]
-        case "grow":
-            data += b"\0"
-    if what == "delete":
-        file.unlink()
-    else:
-        file.write_bytes(data)
