@@ -1,9 +1,11 @@
 /* Delta Sidecar: the live files of a Delta table, listed through its index.
  *
  * Every function may be called from any thread, and by many threads at once; a scan or a stream is used by one thread
- * at a time, and may move between threads. The library starts no thread for local tables, and one (which it keeps, with
- * a few helpers to look up names) for tables in an object store: fork before its first use there, not after. It
- * installs no signal handler and changes no locale.
+ * at a time, and may move between threads. A long listing without a limit is read by a few threads (the option
+ * `threads`), which end with it: at its last file, at an error, or when it is stopped or closed; a child process must leave a
+ * listing alone that was open at the fork. For tables in an object store the library starts one thread more, which it
+ * keeps, with a few helpers to look up names: fork before its first use there, not after. All its threads block signals,
+ * so that the host's handlers run on the host's threads. It installs no signal handler and changes no locale.
  *
  * Strings are UTF-8 and end in NUL. Options are a JSON object, or NULL; all of them may be left out:
  *
@@ -13,7 +15,9 @@
  *   limit            the largest number of files
  *   version          the version to read; the newest if left out
  *   storage_options  an object: names as in Python ({"aws_region": "…", "azure_storage_account_key": "…"})
- *   memory_budget    bytes of an index fetched ahead from an object store; 64 MiB if left out
+ *   memory_budget    bytes of an index that are read ahead; 64 MiB if left out
+ *   threads          the threads that read a listing without a limit, the caller's included: from 1 (no other is
+ *                    started) to 64. If left out: one for each core, 4 at most, and only where there is much to read
  *   fallback         "none" (the default): without a usable index the answer is DELTA_NO_INDEX at once.
  *                    "log": the log and its checkpoints serve instead
  *

@@ -1,6 +1,7 @@
 //! Commits: the actions that change which files are live, the protocol and the metadata.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -73,7 +74,7 @@ pub type Seen = HashSet<Box<[u8]>, ahash::RandomState>;
 /// The replay of commits from the newest to the oldest: the keys that hide older files, and what was found on the way.
 #[derive(Default)]
 pub struct Replay {
-    pub seen: Seen,
+    pub seen: Arc<Seen>,
     pub live: Vec<Add>,
     pub protocol: Option<Protocol>,
     pub metadata: Option<Metadata>,
@@ -107,8 +108,9 @@ impl Replay {
             }
         }
         self.live.extend(adds.into_iter().flatten());
-        self.seen.extend(added.into_keys());
-        self.seen.extend(removed);
+        let seen = Arc::make_mut(&mut self.seen);
+        seen.extend(added.into_keys());
+        seen.extend(removed);
         self.protocol = self.protocol.take().or(protocol);
         self.metadata = self.metadata.take().or(metadata);
         Ok(())

@@ -46,6 +46,14 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// What a panic becomes at a border that it must not cross.
+pub fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string()).or_else(|| panic.downcast_ref::<String>().cloned());
+    // A payload whose own drop panics must not take the host with it.
+    std::mem::forget(panic);
+    Error::new(Code::Internal, format!("a mistake in this library: {}", text.unwrap_or_default().replace('\n', " ")))
+}
+
 pub fn fail<T>(code: Code, message: impl Into<String>) -> Result<T> {
     Err(Error::new(code, message))
 }

@@ -11,7 +11,7 @@ use arrow_array::types::Int64Type;
 use arrow_array::{Array, Int64Array, MapArray, RecordBatch, RecordBatchReader, StringArray, StructArray};
 use arrow_schema::{ArrowError, SchemaRef};
 
-use crate::error::{fail, Code, Error, Result};
+use crate::error::{fail, panicked, Code, Error, Result};
 use crate::keys::is_plain;
 use crate::location::Location;
 use crate::options;
@@ -70,13 +70,6 @@ fn guarded(call: impl FnOnce() -> Result<Code>) -> i32 {
             error.code as i32
         }
     }
-}
-
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Error {
-    let text = panic.downcast_ref::<&str>().map(|text| text.to_string()).or_else(|| panic.downcast_ref::<String>().cloned());
-    // A payload whose own drop panics must not take the host with it.
-    std::mem::forget(panic);
-    Error::new(Code::Internal, format!("a mistake in this library: {}", text.unwrap_or_default().replace('\n', " ")))
 }
 
 unsafe fn text_of<'a>(text: *const c_char, what: &str) -> Result<&'a str> {

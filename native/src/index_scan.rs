@@ -2,59 +2,41 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, BooleanArray, RecordBatch};
-use arrow_schema::SchemaRef;
-use arrow_select::concat::concat_batches;
-use arrow_select::filter::filter_record_batch;
+use arrow_array::RecordBatch;
 use arrow_select::interleave::interleave_record_batch;
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 
-use crate::actions::Seen;
+use crate::ahead::Ahead;
 use crate::error::{corrupt, Result};
-use crate::keys::KeyMaker;
-use crate::leaves::{column_at, leaf_at};
-use crate::manifest::Manifest;
-use crate::output::{from_core, vector_of};
-use crate::part_file::PartFile;
-use crate::pruning::{same_types, GroupFacts, PartFacts, Predicate, RowFacts};
-use crate::schema::Schema;
-use crate::store::Store;
-use crate::values::{key_value, Kind, Val};
+use crate::part_scan::{Found, Index, Key, Part, PartScan, Reading, Scene, BATCH_ROWS};
+use crate::pruning::{PartFacts, Predicate};
+use crate::values::{key_value, Kind};
 
-/// A local core file up to this many bytes is read whole.
-const WHOLE_CORE: u64 = 256 << 10;
-/// A stats file up to this many bytes is read whole.
-const WHOLE_STATS: u64 = 1 << 20;
 /// Parts of an object store fetched at once, at most.
 const AHEAD: usize = 3;
-const BATCH_ROWS: usize = 10_000;
-
-type Key = Option<Val<'static>>;
-
-pub struct Index {
-    pub manifest: Manifest,
-    pub directory: String,
-    pub schema: Schema,
-}
-
-/// What a scan needs besides the index.
-pub struct Scene<'a> {
-    pub store: &'a Store,
-    pub keys: &'a KeyMaker,
-    pub predicate: Option<&'a Predicate>,
-    pub columns: &'a SchemaRef,
-    pub seen: &'a Seen,
-}
+/// Row groups that are read before threads are started for the rest: a short listing starts none.
+const FEW: usize = 4;
+/// Row groups in flight for each thread.
+const IN_FLIGHT: usize = 2;
+/// Larger row groups are read batch by batch, not ahead.
+const LARGE: usize = 2 * BATCH_ROWS;
 
 /// How a scan reads: in the order of keys and not more than needed, if it has a limit.
 #[derive(Clone, Copy)]
 pub struct Manner {
     pub limited: bool,
     pub memory_budget: u64,
+    pub threads: Threads,
+}
+
+/// The threads that read a listing without a limit, that of the caller included.
+#[derive(Clone, Copy)]
+pub struct Threads {
+    pub most: usize,
+    /// Also where there is little to read.
+    pub at_once: bool,
 }
 
 pub enum IndexScan {
@@ -63,18 +45,20 @@ pub enum IndexScan {
 }
 
 impl IndexScan {
-    pub fn new(index: Arc<Index>, predicate: Option<&Predicate>, manner: Manner) -> IndexScan {
-        let parts = chosen(&index, predicate);
-        if manner.limited && overlap(&index, &parts) {
-            return IndexScan::Merged(Merged { index, parts: parts.into(), open: Vec::new(), manner });
+    pub fn new(index: Arc<Index>, scene: Arc<Scene>, manner: Manner) -> IndexScan {
+        let parts = chosen(&index, scene.predicate.as_deref());
+        let merged = manner.limited && overlap(&index, &parts);
+        let scan = Arc::new(PartScan::new(index, scene, manner.limited, merged));
+        if merged {
+            return IndexScan::Merged(Merged { scan, parts: parts.into(), open: Vec::new(), manner });
         }
-        IndexScan::InTurn(InTurn::new(index, parts, predicate, manner, false))
+        IndexScan::InTurn(InTurn::new(scan, parts, manner))
     }
 
-    pub fn next(&mut self, scene: &Scene<'_>) -> Result<Option<RecordBatch>> {
+    pub fn next(&mut self) -> Result<Option<RecordBatch>> {
         match self {
-            IndexScan::InTurn(scan) => Ok(scan.next(scene)?.map(|(batch, _)| batch)),
-            IndexScan::Merged(scan) => scan.next(scene),
+            IndexScan::InTurn(scan) => Ok(scan.next()?.map(|(batch, _)| batch)),
+            IndexScan::Merged(scan) => scan.next(),
         }
     }
 }
@@ -122,109 +106,132 @@ fn overlap(index: &Index, parts: &[usize]) -> bool {
     })
 }
 
-/// Parts one after another.
+/// Parts one after another, row group by row group: on the caller's thread, or by some threads ahead of it.
 pub struct InTurn {
-    index: Arc<Index>,
+    scan: Arc<PartScan>,
     parts: VecDeque<usize>,
     fetched: VecDeque<(usize, Bytes)>,
-    open: Option<OpenPart>,
-    same: Vec<bool>,
-    buckets_hold: bool,
-    manner: Manner,
-    with_keys: bool,
     fetches: usize,
-}
-
-struct OpenPart {
-    part: usize,
-    file: PartFile,
-    groups: VecDeque<usize>,
-    leaves: Vec<usize>,
-    reader: Option<ParquetRecordBatchReader>,
-    /// The row of the part at which the next batch begins.
-    row: usize,
-    with_buckets: bool,
-    stats: Option<RecordBatch>,
+    open: Option<(Arc<Part>, VecDeque<usize>)>,
+    /// The row group that is read on the caller's thread.
+    reading: Option<Reading>,
+    /// Row groups that were begun there.
+    begun: usize,
+    ahead: Option<Ahead<Vec<Found>>>,
+    /// The parts and the inflated bytes of row groups that are read ahead, the oldest first.
+    in_flight: VecDeque<(Weak<Part>, u64)>,
+    /// A row group that has to wait until others are done.
+    later: Option<(Arc<Part>, usize)>,
+    ended: bool,
+    ready: VecDeque<Found>,
+    manner: Manner,
 }
 
 impl InTurn {
-    fn new(index: Arc<Index>, parts: Vec<usize>, predicate: Option<&Predicate>, manner: Manner, with_keys: bool) -> InTurn {
-        let same = predicate.map_or_else(Vec::new, |predicate| same_types(predicate, &index.schema));
-        let buckets_hold = predicate.is_some_and(|predicate| predicate.buckets_hold(&index.schema));
-        InTurn { index, parts: parts.into(), fetched: VecDeque::new(), open: None, same, buckets_hold, manner, with_keys, fetches: 0 }
+    fn new(scan: Arc<PartScan>, parts: Vec<usize>, manner: Manner) -> InTurn {
+        InTurn {
+            scan,
+            parts: parts.into(),
+            fetched: VecDeque::new(),
+            fetches: 0,
+            open: None,
+            reading: None,
+            begun: 0,
+            ahead: None,
+            in_flight: VecDeque::new(),
+            later: None,
+            ended: false,
+            ready: VecDeque::new(),
+            manner,
+        }
     }
 
-    /// The next rows of the listing, and their sort keys if these are asked for.
-    fn next(&mut self, scene: &Scene<'_>) -> Result<Option<(RecordBatch, Vec<Key>)>> {
+    /// The next rows of the listing.
+    fn next(&mut self) -> Result<Option<Found>> {
         loop {
-            if self.open.is_none() && !self.open_next(scene)? {
-                return Ok(None);
+            if let Some(found) = self.ready.pop_front() {
+                return Ok(Some(found));
             }
-            match self.next_core(scene)? {
-                None => self.open = None,
-                Some((core, first)) => {
-                    if let Some(found) = self.kept(scene, &core, first)? {
-                        return Ok(Some(found));
-                    }
+            if let Some(reading) = &mut self.reading {
+                match self.scan.next(reading)? {
+                    Some(found) => return Ok(Some(found)),
+                    None => self.reading = None,
                 }
+            }
+            if self.ahead.is_none() && self.goes_on() {
+                self.ahead = Some(Ahead::start(self.manner.threads.most - 1));
+            }
+            if self.ahead.is_none() {
+                let Some((part, group)) = self.next_group()? else { return Ok(None) };
+                self.begin(part, group)?;
+                continue;
+            }
+            self.ask()?;
+            match self.ahead.as_ref().and_then(Ahead::take) {
+                Some(answer) => {
+                    self.in_flight.pop_front();
+                    self.ready.extend(answer?);
+                }
+                None if self.reading.is_some() => {}
+                None => return Ok(None),
             }
         }
     }
 
-    fn path(&self, name: &str) -> String {
-        format!("{}/{name}", self.index.directory)
+    fn begin(&mut self, part: Arc<Part>, group: usize) -> Result<()> {
+        self.reading = Some(self.scan.begin(part, group)?);
+        self.begun += 1;
+        Ok(())
     }
 
-    fn open_next(&mut self, scene: &Scene<'_>) -> Result<bool> {
-        let index = self.index.clone();
-        let parts = &index.manifest.parts;
-        let part = match scene.store.is_local() {
-            true => self.parts.pop_front(),
-            false => {
-                self.fetch(scene.store)?;
-                self.fetched.front().map(|(part, _)| *part)
+    /// Whether there is so much to read that threads are worth their start.
+    fn goes_on(&self) -> bool {
+        let Threads { most, at_once } = self.manner.threads;
+        let groups = self.open.as_ref().map_or(0, |(_, groups)| groups.len());
+        most > 1 && !self.manner.limited && (at_once || (self.begun >= FEW && groups + self.parts.len() + self.fetched.len() > 1))
+    }
+
+    fn next_group(&mut self) -> Result<Option<(Arc<Part>, usize)>> {
+        loop {
+            if let Some((part, groups)) = &mut self.open {
+                if let Some(group) = groups.pop_front() {
+                    return Ok(Some((part.clone(), group)));
+                }
+                self.open = None;
             }
-        };
-        let Some(part) = part else { return Ok(false) };
-        let (path, entry, rows) = (self.path(&parts.core_name(part)), parts.core(part), parts.rows[part]);
-        let by_ranges = scene.predicate.is_some() || self.manner.limited;
-        let file = match self.fetched.pop_front() {
-            Some((_, bytes)) => PartFile::whole(&path, bytes, entry, rows)?,
-            None if by_ranges && entry.size > WHOLE_CORE && !parts.is_single(part) => PartFile::by_ranges(scene.store, &path, entry, rows)?,
-            None => PartFile::whole(&path, scene.store.need(&path)?, entry, rows)?,
-        };
-        let with_buckets = self.buckets_hold && parts.off_bucket[part] == 0;
-        let groups = (0..file.metadata.num_row_groups()).filter(|&group| match scene.predicate {
-            None => true,
-            Some(predicate) => {
-                let time_column = &self.index.manifest.time_column;
-                GroupFacts { predicate, metadata: &file.metadata, same: &self.same, time_column, group }.may_match(with_buckets)
-            }
-        });
-        let groups: VecDeque<usize> = groups.collect();
-        let leaves = file.leaves_where(|path| self.is_needed(scene, path));
-        self.open = Some(OpenPart { part, groups, leaves, reader: None, row: 0, with_buckets, stats: None, file });
-        Ok(true)
+            let Some((number, bytes)) = self.next_part()? else { return Ok(None) };
+            let (part, groups) = self.scan.open(number, bytes)?;
+            self.open = Some((Arc::new(part), groups));
+        }
+    }
+
+    /// The number of the next part, and its bytes if they were fetched.
+    fn next_part(&mut self) -> Result<Option<(usize, Option<Bytes>)>> {
+        if self.scan.scene.store.is_local() {
+            return Ok(self.parts.pop_front().map(|part| (part, None)));
+        }
+        self.fetch()?;
+        Ok(self.fetched.pop_front().map(|(part, bytes)| (part, Some(bytes))))
     }
 
     /// Fetch some of the next parts at once: more when a listing goes on.
-    fn fetch(&mut self, store: &Store) -> Result<()> {
+    fn fetch(&mut self) -> Result<()> {
         if !self.fetched.is_empty() || self.parts.is_empty() {
             return Ok(());
         }
         let most = if self.manner.limited && self.fetches == 0 { 1 } else { AHEAD };
         self.fetches += 1;
-        let (mut taken, mut bytes) = (Vec::new(), 0);
+        let (mut taken, mut bytes) = (Vec::new(), self.held());
         while let Some(&part) = self.parts.front() {
-            bytes += self.index.manifest.parts.core(part).size;
+            bytes += self.scan.index.manifest.parts.core(part).size;
             if taken.len() == most || (!taken.is_empty() && bytes > self.manner.memory_budget) {
                 break;
             }
             taken.push(part);
             self.parts.pop_front();
         }
-        let paths: Vec<String> = taken.iter().map(|&part| self.path(&self.index.manifest.parts.core_name(part))).collect();
-        for ((part, path), answer) in taken.into_iter().zip(&paths).zip(store.get_all(&paths)) {
+        let paths: Vec<String> = taken.iter().map(|&part| self.scan.path(&self.scan.index.manifest.parts.core_name(part))).collect();
+        for ((part, path), answer) in taken.into_iter().zip(&paths).zip(self.scan.scene.store.get_all(&paths)) {
             match answer? {
                 Some(bytes) => self.fetched.push_back((part, bytes)),
                 None => return corrupt(format!("{path} is missing")),
@@ -233,165 +240,69 @@ impl InTurn {
         Ok(())
     }
 
-    fn is_needed(&self, scene: &Scene<'_>, path: &[String]) -> bool {
-        let listed = |name: &str| scene.columns.column_with_name(name).is_some();
-        let sort = &self.index.manifest.sort;
-        match path[0].as_str() {
-            "path" | "dv" => true,
-            "size" | "num_records" if scene.predicate.is_none() => listed(&path[0]),
-            "modification_time" => listed(&path[0]) || (self.with_keys && sort.kind == "modification_time"),
-            "size" => listed("size"),
-            "num_records" => true,
-            "partition_values" => listed("partition_values") || scene.predicate.is_some(),
-            "partition" => {
-                let asked = |predicate: &Predicate| predicate.columns.iter().any(|column| column.is_partition && column.physical == path[1..]);
-                listed("partition_values") || scene.predicate.is_some_and(asked) || (self.with_keys && sort.kind == "partition" && sort.column == path[1..])
-            }
-            "time_min" | "time_max" => {
-                let time = &self.index.manifest.time_column;
-                scene.predicate.is_some_and(|predicate| predicate.is_about(time)) || (self.with_keys && sort.column == *time)
-            }
-            _ => false,
-        }
-    }
-
-    /// The next rows of the core file, and the row of the part at which they begin.
-    fn next_core(&mut self, scene: &Scene<'_>) -> Result<Option<(RecordBatch, usize)>> {
-        let Some(open) = &mut self.open else { return Ok(None) };
-        loop {
-            if let Some(reader) = &mut open.reader {
-                match reader.next() {
-                    Some(Ok(batch)) => {
-                        let first = open.row;
-                        open.row += batch.num_rows();
-                        return Ok(Some((batch, first)));
+    /// Ask for row groups until enough are in flight. An error is the answer at its place: the files before it are right.
+    fn ask(&mut self) -> Result<()> {
+        let Some(ahead) = self.ahead.take() else { return Ok(()) };
+        while !self.ended && self.reading.is_none() && self.in_flight.len() < IN_FLIGHT * self.manner.threads.most {
+            let next = match self.later.take() {
+                Some(group) => Ok(Some(group)),
+                None if !self.may_open() => break,
+                None => self.next_group(),
+            };
+            match next {
+                Ok(Some((part, group))) => {
+                    let (bytes, is_large) = (part.group_bytes(group), part.group_rows(group) > LARGE);
+                    if !self.in_flight.is_empty() && (is_large || self.held() + bytes > self.manner.memory_budget) {
+                        self.later = Some((part, group));
+                        break;
                     }
-                    Some(Err(error)) => return open.file.damaged(error),
-                    None => open.reader = None,
+                    if is_large {
+                        self.begin(part, group)?;
+                        break;
+                    }
+                    self.in_flight.push_back((Arc::downgrade(&part), bytes));
+                    let scan = self.scan.clone();
+                    ahead.ask(move || scan.all(part, group));
+                }
+                Ok(None) => self.ended = true,
+                Err(error) => {
+                    self.ended = true;
+                    self.in_flight.push_back((Weak::new(), 0));
+                    ahead.ask(move || Err(error));
                 }
             }
-            let Some(group) = open.groups.pop_front() else { return Ok(None) };
-            open.row = (0..group).map(|earlier| open.file.group_rows(earlier)).sum();
-            open.reader = Some(open.file.read(scene.store, &[group], &open.leaves, BATCH_ROWS)?);
         }
-    }
-
-    /// The live rows of a batch that may match; None if there are none.
-    fn kept(&mut self, scene: &Scene<'_>, core: &RecordBatch, first: usize) -> Result<Option<(RecordBatch, Vec<Key>)>> {
-        let Some(paths) = core.column_by_name("path").and_then(|paths| paths.as_string_opt::<i32>()) else {
-            return corrupt("a core file has no column path");
-        };
-        if paths.null_count() > 0 {
-            return corrupt("a core file has a row without a path");
-        }
-        let mut keep = vec![true; core.num_rows()];
-        if let Some(predicate) = scene.predicate {
-            self.prune(scene, predicate, core, first, &mut keep)?;
-        }
-        if !scene.seen.is_empty() {
-            let vectors = core.column_by_name("dv").and_then(|vectors| vectors.as_struct_opt());
-            for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
-                let vector = vectors.and_then(|vectors| vector_of(vectors, row));
-                *keep = !scene.seen.contains(scene.keys.key(paths.value(row), vector.as_ref()).as_ref());
-            }
-        }
-        if !keep.contains(&true) {
-            return Ok(None);
-        }
-        let Some(rows) = from_core(core, scene.columns) else {
-            return corrupt("a core file has columns of other types than those of an index");
-        };
-        let keys = if self.with_keys { self.keys(scene, core, first, &keep)? } else { Vec::new() };
-        if !keep.contains(&false) {
-            return Ok(Some((rows, keys)));
-        }
-        match filter_record_batch(&rows, &BooleanArray::from(keep)) {
-            Ok(rows) => Ok(Some((rows, keys))),
-            Err(error) => corrupt(format!("rows of an index cannot be chosen: {error}")),
-        }
-    }
-
-    fn prune(&mut self, scene: &Scene<'_>, predicate: &Predicate, core: &RecordBatch, first: usize, keep: &mut [bool]) -> Result<()> {
-        let index = self.index.clone();
-        let time = &index.manifest.time_column;
-        let with_buckets = self.open.as_ref().is_some_and(|open| open.with_buckets);
-        let by_core = RowFacts::new(predicate, core, None, time);
-        for (row, keep) in keep.iter_mut().enumerate() {
-            *keep = by_core.may_match(row, with_buckets);
-        }
-        // The time column's null counts are no reason to open a stats file; a part of one file has them at hand.
-        let single = self.open.as_ref().is_some_and(|open| index.manifest.parts.is_single(open.part));
-        if !keep.contains(&true) || !(predicate.needs_stats(time) || (single && predicate.is_about(time))) {
-            return Ok(());
-        }
-        let stats = self.stats(scene)?;
-        let by_stats = RowFacts::new(predicate, core, Some((&stats, first)), time);
-        for (row, keep) in keep.iter_mut().enumerate() {
-            *keep = *keep && by_stats.may_match(row, with_buckets);
-        }
+        self.ahead = Some(ahead);
         Ok(())
     }
 
-    /// The bounds and null counts of a part that the predicate or the sort key needs, all rows of it.
-    fn stats(&mut self, scene: &Scene<'_>) -> Result<RecordBatch> {
-        let Some(open) = &mut self.open else { return corrupt("no part is open") };
-        if let Some(stats) = &open.stats {
-            return Ok(stats.clone());
+    /// Whether the next row group is of an open part, or there is room for the next part beside those in flight.
+    fn may_open(&self) -> bool {
+        let is_open = self.open.as_ref().is_some_and(|(_, groups)| !groups.is_empty());
+        if is_open || self.in_flight.is_empty() || !self.fetched.is_empty() {
+            return true;
         }
-        let index = self.index.clone();
-        let (parts, part) = (&index.manifest.parts, open.part);
-        let single = parts.is_single(part);
-        let name = if single { parts.core_name(part) } else { parts.stats_name(part) };
-        let path = format!("{}/{name}", index.directory);
-        let (entry, rows) = (if single { parts.core(part) } else { parts.stats(part) }, parts.rows[part]);
-        let mut file = match () {
-            _ if single || entry.size <= WHOLE_STATS => PartFile::whole(&path, scene.store.need(&path)?, entry, rows)?,
-            _ => PartFile::by_ranges(scene.store, &path, entry, rows)?,
-        };
-        let sort = &index.manifest.sort;
-        let leaves = file.leaves_where(|path| {
-            let (top, rest) = (path[0].as_str(), &path[1..]);
-            let asked = scene.predicate.is_some_and(|p| p.columns.iter().any(|column| !column.is_partition && column.physical == rest));
-            (asked && matches!(top, "min" | "max" | "null_count")) || (top == "min" && sort.kind == "min" && sort.column == rest)
-        });
-        let groups: Vec<usize> = (0..file.metadata.num_row_groups()).collect();
-        let stats = if leaves.is_empty() {
-            RecordBatch::new_empty(arrow_schema::Schema::empty().into())
-        } else {
-            let reader = file.read(scene.store, &groups, &leaves, BATCH_ROWS)?;
-            let batches = file.batches(reader)?;
-            let Some(first) = batches.first() else { return file.damaged("it has no rows") };
-            let all = concat_batches(&first.schema(), &batches).or_else(|error| file.damaged(error))?;
-            if all.num_rows() as i64 != rows {
-                return file.damaged("its rows are not as many as those of the core file");
-            }
-            all
-        };
-        open.stats = Some(stats.clone());
-        Ok(stats)
+        let next = self.parts.front().map_or(0, |&part| self.scan.index.manifest.parts.core(part).size);
+        self.held() + next <= self.manner.memory_budget
     }
 
-    fn keys(&mut self, scene: &Scene<'_>, core: &RecordBatch, first: usize, keep: &[bool]) -> Result<Vec<Key>> {
-        let index = self.index.clone();
-        let sort = &index.manifest.sort;
-        let (leaf, offset) = match sort.kind.as_str() {
-            "partition" => (sort.column.first().and_then(|name| leaf_at(core, &["partition", name])), 0),
-            "modification_time" => (leaf_at(core, &["modification_time"]), 0),
-            _ if sort.column == index.manifest.time_column => (leaf_at(core, &["time_min"]), 0),
-            _ => {
-                let path: Vec<&str> = std::iter::once("min").chain(sort.column.iter().map(String::as_str)).collect();
-                (column_at(&self.stats(scene)?, &path).cloned().and_then(crate::leaves::Leaf::new), first)
+    /// The bytes of what is in flight: row groups, inflated, and the files of their parts.
+    fn held(&self) -> u64 {
+        let (mut bytes, mut last) = (0, &Weak::new());
+        for (part, inflated) in &self.in_flight {
+            if !Weak::ptr_eq(part, last) {
+                bytes += part.upgrade().map_or(0, |part| part.bytes());
             }
-        };
-        let rows = keep.iter().enumerate().filter(|(_, keep)| **keep);
-        let key = |row: usize| leaf.as_ref()?.get(offset + row).map(Val::owned).filter(|v| !matches!(v, Val::Float(f) if f.is_nan()));
-        Ok(rows.map(|(row, _)| key(row)).collect())
+            bytes += inflated;
+            last = part;
+        }
+        bytes
     }
 }
 
 /// Rows of parts whose keys overlap, in the order of their keys.
 pub struct Merged {
-    index: Arc<Index>,
+    scan: Arc<PartScan>,
     parts: VecDeque<usize>,
     open: Vec<Cursor>,
     manner: Manner,
@@ -412,12 +323,12 @@ impl Cursor {
 
 impl Merged {
     /// Some rows in order. They are few: a limit follows.
-    fn next(&mut self, scene: &Scene<'_>) -> Result<Option<RecordBatch>> {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
         const MOST: usize = 256;
         let (mut sources, mut picks): (Vec<RecordBatch>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
         let mut source_of: Vec<Option<usize>> = vec![None; self.open.len()];
         while picks.len() < MOST {
-            self.open_parts(scene)?;
+            self.open_parts()?;
             source_of.resize(self.open.len(), None);
             let Some(best) = (0..self.open.len()).min_by(|&a, &b| before(self.open[a].key(), self.open[b].key())) else { break };
             let cursor = &mut self.open[best];
@@ -429,7 +340,7 @@ impl Merged {
             cursor.at += 1;
             if cursor.at == cursor.keys.len() {
                 source_of[best] = None;
-                match cursor.scan.next(scene)? {
+                match cursor.scan.next()? {
                     Some((rows, keys)) => (cursor.rows, cursor.keys, cursor.at) = (rows, keys, 0),
                     None => {
                         self.open.remove(best);
@@ -449,16 +360,16 @@ impl Merged {
     }
 
     /// Open every part that may hold the next row.
-    fn open_parts(&mut self, scene: &Scene<'_>) -> Result<()> {
+    fn open_parts(&mut self) -> Result<()> {
         while let Some(&part) = self.parts.front() {
-            let next = greatest_key(&self.index, part);
+            let next = greatest_key(&self.scan.index, part);
             let best = self.open.iter().map(Cursor::key).min_by(|a, b| before(a, b));
             if best.is_some_and(|best| before(best, &next) == Ordering::Less) {
                 return Ok(());
             }
             self.parts.pop_front();
-            let mut scan = InTurn::new(self.index.clone(), vec![part], scene.predicate, self.manner, true);
-            if let Some((rows, keys)) = scan.next(scene)? {
+            let mut scan = InTurn::new(self.scan.clone(), vec![part], self.manner);
+            if let Some((rows, keys)) = scan.next()? {
                 self.open.push(Cursor { scan, rows, keys, at: 0 });
             }
         }

@@ -122,14 +122,25 @@ impl KeyMaker {
     }
 }
 
-/// Whether a path is its own key: no escape, no scheme, no empty or dotted segment. It is asked of every row, so there
-/// is no way out of its loops before their ends: without one, many bytes are looked at in one step.
+/// Whether a path is its own key: no escape, no scheme, no empty or dotted segment.
 pub fn is_plain(path: &str) -> bool {
+    has_plain_ends(path) && has_plain_inside(path.as_bytes())
+}
+
+/// The first and the last byte of a plain path.
+pub fn has_plain_ends(path: &str) -> bool {
     let bytes = path.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else { return false };
+    bytes.first().is_some_and(|first| !matches!(first, b'/' | b'.')) && bytes.last() != Some(&b'/')
+}
+
+/// All others. It may be asked of many paths at once, one after another: if it holds for all of them, it does for each.
+/// It is asked of every row, so there is no way out of its loops before their ends: without one, many bytes are looked
+/// at in one step.
+pub fn has_plain_inside(bytes: &[u8]) -> bool {
     let odd = bytes.iter().fold(false, |odd, &byte| odd | (byte == b'%') | (byte == b':') | (byte <= 1));
-    let steps = bytes.iter().zip(&bytes[1..]).fold(false, |found, (&a, &b)| found | ((a == b'/') & ((b == b'/') | (b == b'.'))));
-    !(odd || steps || matches!(first, b'/' | b'.') || *last == b'/')
+    let next = bytes.get(1..).unwrap_or_default();
+    let steps = bytes.iter().zip(next).fold(false, |found, (&a, &b)| found | ((a == b'/') & ((b == b'/') | (b == b'.'))));
+    !(odd || steps)
 }
 
 fn canonical_scheme(scheme: &str) -> String {

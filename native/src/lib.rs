@@ -3,6 +3,7 @@
 //! Written from `docs/spec`; `docs/design/native.md` walks through the modules.
 
 pub mod actions;
+mod ahead;
 pub mod buckets;
 pub mod calendar;
 pub mod checkpoint;
@@ -19,6 +20,7 @@ pub mod manifest;
 pub mod options;
 pub mod output;
 pub mod part_file;
+pub mod part_scan;
 pub mod predicate;
 pub mod pruning;
 pub mod remote;

@@ -5,13 +5,17 @@ use std::collections::BTreeMap;
 use serde_json::Value as Json;
 
 use crate::error::{fail, shown, Code, Error, Result};
+use crate::index_scan::Threads;
 use crate::output::schema_of;
 use crate::predicate;
 use crate::remote::Options;
 use crate::scan::Request;
 
-const KNOWN: [&str; 7] = ["predicate", "columns", "limit", "version", "storage_options", "memory_budget", "fallback"];
+const KNOWN: [&str; 8] = ["predicate", "columns", "limit", "version", "storage_options", "memory_budget", "threads", "fallback"];
 const MEMORY_BUDGET: u64 = 64 << 20;
+/// Threads of a listing, at most, if no number is given.
+const THREADS: usize = 4;
+const MOST_THREADS: u64 = 64;
 
 fn bad<T>(message: impl Into<String>) -> Result<T> {
     fail(Code::BadArgument, message)
@@ -59,8 +63,20 @@ pub fn parse(text: &str) -> Result<Request> {
         predicate: given("predicate").map(predicate::parse).transpose()?,
         log_allowed,
         memory_budget: number("memory_budget")?.unwrap_or(MEMORY_BUDGET),
+        threads: threads(given("threads"))?,
         storage: storage_options(given("storage_options"))?,
     })
+}
+
+fn threads(json: Option<&Json>) -> Result<Threads> {
+    let Some(json) = json else {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        return Ok(Threads { most: cores.min(THREADS), at_once: false });
+    };
+    match json.as_u64() {
+        Some(most @ 1..=MOST_THREADS) => Ok(Threads { most: most as usize, at_once: true }),
+        _ => bad(format!("the option threads is not a whole number from 1 to {MOST_THREADS}")),
+    }
 }
 
 fn storage_options(json: Option<&Json>) -> Result<Options> {

@@ -98,11 +98,17 @@ fn partition_values(core: &RecordBatch) -> Option<ArrayRef> {
         [(_, leaf)] if leaf.kind == Kind::String => leaf.array.clone(),
         _ => texts_of(&leaves, rows)?,
     };
-    let names: StringArray = (0..rows).flat_map(|_| leaves.iter().map(|(name, _)| Some(name))).collect();
-    let entries = StructArray::try_new(map_entries(), vec![Arc::new(names), texts], None).ok()?;
+    let names: Vec<&str> = leaves.iter().map(|(name, _)| name.as_str()).collect();
+    let entries = StructArray::try_new(map_entries(), vec![Arc::new(repeated(&names, rows)), texts], None).ok()?;
     let offsets: Vec<i32> = (0..=rows).map(|row| (row * leaves.len()) as i32).collect();
     let (field, ordered) = map_field();
     Some(Arc::new(MapArray::try_new(field, OffsetBuffer::new(ScalarBuffer::from(offsets)), entries, None, ordered).ok()?))
+}
+
+/// The same names for each row.
+fn repeated(names: &[&str], rows: usize) -> StringArray {
+    let offsets = OffsetBuffer::from_lengths((0..rows).flat_map(|_| names.iter().map(|name| name.len())));
+    StringArray::new(offsets, names.concat().repeat(rows).into_bytes().into(), None)
 }
 
 /// The values of all leaves, row by row, as texts.

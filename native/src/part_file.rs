@@ -121,40 +121,38 @@ impl PartFile {
         self.metadata.row_group(group).num_rows().max(0) as usize
     }
 
-    /// Read and check the chunks of these leaves and row groups, as far as they are not at hand.
-    fn load(&mut self, store: &Store, groups: &[usize], leaves: &[usize]) -> Result<()> {
-        let Some(crcs) = &self.chunk_crcs else { return Ok(()) };
+    /// The bytes of the file that are at hand.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    /// The chunks of these leaves and row groups: read and checked, unless the whole file is at hand.
+    fn load(&self, store: &Store, groups: &[usize], leaves: &[usize]) -> Result<Pieces> {
+        let Some(crcs) = &self.chunk_crcs else { return Ok(self.pieces.clone()) };
         let (count, mut wanted) = (self.leaves(), Vec::new());
         for &group in groups {
             for &leaf in leaves {
                 let (start, length) = self.metadata.row_group(group).column(leaf).byte_range();
                 let end = start.saturating_add(length);
-                if !self.pieces.pieces.iter().any(|(at, bytes)| *at == start && bytes.len() as u64 == length) {
-                    wanted.push((start, end, crcs[group * count + leaf]));
-                }
+                wanted.push((start, end, crcs[group * count + leaf]));
             }
         }
-        if wanted.is_empty() {
-            return Ok(());
-        }
+        let mut pieces = Pieces { size: self.pieces.size, pieces: Vec::new() };
         let ranges: Vec<(u64, u64)> = wanted.iter().map(|&(start, end, _)| (start, end)).collect();
         for (bytes, (start, _, crc)) in store.ranges(&self.path, &ranges)?.into_iter().zip(wanted) {
             if crc32fast::hash(&bytes) != crc {
                 return corrupt(format!("{} is damaged: the checksum of a column is wrong", self.path));
             }
-            self.pieces.pieces.push((start, bytes));
+            pieces.pieces.push((start, bytes));
         }
-        Ok(())
+        Ok(pieces)
     }
 
-    /// Rows of row groups, batch by batch. Chunks that were read for earlier groups are let go.
-    pub fn read(&mut self, store: &Store, groups: &[usize], leaves: &[usize], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
-        if self.chunk_crcs.is_some() {
-            self.pieces.pieces.clear();
-        }
-        self.load(store, groups, leaves)?;
+    /// Rows of row groups, batch by batch.
+    pub fn read(&self, store: &Store, groups: &[usize], leaves: &[usize], batch_rows: usize) -> Result<ParquetRecordBatchReader> {
+        let pieces = self.load(store, groups, leaves)?;
         let mask = ProjectionMask::leaves(self.metadata.file_metadata().schema_descr(), leaves.iter().copied());
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.pieces.clone(), self.arrow.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(pieces, self.arrow.clone());
         match builder.with_projection(mask).with_row_groups(groups.to_vec()).with_batch_size(batch_rows.max(1)).build() {
             Ok(reader) => Ok(reader),
             Err(error) => corrupt(format!("{} cannot be read: {error}", self.path)),

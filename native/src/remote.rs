@@ -15,6 +15,7 @@ use object_store::path::Path;
 use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, RetryConfig};
 use tokio::runtime::Runtime;
 
+use crate::ahead::without_signals;
 use crate::error::{fail, shown, Code, Error, Result};
 use crate::location::Location;
 use crate::store::{Meta, LOG};
@@ -71,8 +72,9 @@ pub struct Remote {
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<std::result::Result<Runtime, String>> = OnceLock::new();
     let made = RUNTIME.get_or_init(|| {
-        let builder = tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(4).thread_name("delta-sidecar").enable_all().build();
-        builder.map_err(|error| error.to_string())
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).max_blocking_threads(4).thread_name("delta-sidecar").enable_all();
+        without_signals(|| builder.build()).map_err(|error| error.to_string())
     });
     made.as_ref().map_err(|error| Error::new(Code::Io, format!("the thread for connections cannot be started: {error}")))
 }

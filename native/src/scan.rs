@@ -10,12 +10,13 @@ use arrow_schema::SchemaRef;
 use crate::actions::{Add, Replay};
 use crate::checkpoint::{self, Adds, State};
 use crate::error::{corrupt, fail, Code, Error, Result};
-use crate::index_scan::{Index, IndexScan, Manner, Scene};
+use crate::index_scan::{IndexScan, Manner, Threads};
 use crate::keys::KeyMaker;
 use crate::location::Location;
 use crate::log::{commit_path, wanted, Checkpoint, Listing};
 use crate::manifest::{self, DIRECTORIES};
 use crate::output::{from_adds, vector_of};
+use crate::part_scan::{Index, Scene};
 use crate::predicate::Condition;
 use crate::pruning::{AddFacts, Predicate};
 use crate::remote::Options;
@@ -37,6 +38,7 @@ pub struct Request {
     /// Whether the log and its checkpoints may serve where no index can.
     pub log_allowed: bool,
     pub memory_budget: u64,
+    pub threads: Threads,
     pub storage: Options,
 }
 
@@ -55,10 +57,10 @@ enum Source {
 pub struct Scan {
     pub location: Location,
     pub version: i64,
-    store: Store,
+    store: Arc<Store>,
     keys: KeyMaker,
     listing: Listing,
-    predicate: Option<Predicate>,
+    predicate: Option<Arc<Predicate>>,
     columns: SchemaRef,
     /// The columns of the request, and those that make a file's key.
     inner: SchemaRef,
@@ -79,7 +81,7 @@ pub struct Scan {
 impl Scan {
     pub fn open(table: &str, request: Request) -> Result<Scan> {
         let location = Location::parse(table)?;
-        let store = Store::open(&location, &request.storage)?;
+        let store = Arc::new(Store::open(&location, &request.storage)?);
         let found = find(&store, request.version, &location.uri())?;
         let keys = KeyMaker::new(&location.scheme, &location.authority);
         let inner = with_key_columns(&request.columns)?;
@@ -93,7 +95,7 @@ impl Scan {
             inner,
             columns: request.columns,
             log_allowed: request.log_allowed,
-            manner: Manner { limited: request.limit.is_some(), memory_budget: request.memory_budget },
+            manner: Manner { limited: request.limit.is_some(), memory_budget: request.memory_budget, threads: request.threads },
             replay: Replay::default(),
             base: Base::Nothing,
             source: Source::Nothing,
@@ -137,7 +139,7 @@ impl Scan {
         };
         protocol.check()?;
         let schema = Schema::new(&protocol, &metadata)?;
-        self.predicate = condition.map(|condition| Predicate::new(condition, &schema)).transpose()?;
+        self.predicate = condition.map(|condition| Predicate::new(condition, &schema).map(Arc::new)).transpose()?;
         Ok(())
     }
 
@@ -230,10 +232,20 @@ impl Scan {
 
     fn source_of_base(&self) -> Source {
         match &self.base {
-            Base::Index(index) => Source::Index(Box::new(IndexScan::new(index.clone(), self.predicate.as_ref(), self.manner))),
+            Base::Index(index) => Source::Index(Box::new(IndexScan::new(index.clone(), self.scene(), self.manner))),
             Base::Checkpoint(_, files, state) => Source::Checkpoint(Adds::new(files, state, self.columns_with_bounds())),
             Base::Nothing => Source::Nothing,
         }
+    }
+
+    fn scene(&self) -> Arc<Scene> {
+        Arc::new(Scene {
+            store: self.store.clone(),
+            keys: self.keys.clone(),
+            predicate: self.predicate.clone(),
+            columns: self.inner.clone(),
+            seen: self.replay.seen.clone(),
+        })
     }
 
     fn columns_with_bounds(&self) -> Vec<Vec<String>> {
@@ -273,9 +285,12 @@ impl Scan {
                     self.of_base += batch.num_rows();
                     return Ok(Some(batch));
                 }
-                Ok(None) => return Ok(None),
                 Err(error) if error.code == Code::Corrupt => self.recover(error)?,
-                Err(error) => return Err(error),
+                // The source and its threads end here, not when the scan is closed.
+                last => {
+                    self.source = Source::Nothing;
+                    return last;
+                }
             }
         }
     }
@@ -290,10 +305,7 @@ impl Scan {
     fn next_of(&self, source: &mut Source) -> Result<Option<RecordBatch>> {
         match source {
             Source::Nothing => Ok(None),
-            Source::Index(scan) => {
-                let scene = Scene { store: &self.store, keys: &self.keys, predicate: self.predicate.as_ref(), columns: &self.inner, seen: &self.replay.seen };
-                scan.next(&scene)
-            }
+            Source::Index(scan) => scan.next(),
             Source::Checkpoint(adds) => {
                 while let Some(adds) = adds.next(&self.store)? {
                     let hidden = |add: &Add| self.replay.seen.contains(self.keys.key(&add.path, add.deletion_vector.as_ref()).as_ref());
@@ -309,6 +321,8 @@ impl Scan {
 
     /// Go on without a base that is damaged: hide what it gave, and take the next one.
     fn recover(&mut self, error: Error) -> Result<()> {
+        // What is read ahead of the damage is of no use, and `seen` is about to change.
+        self.source = Source::Nothing;
         if matches!(self.base, Base::Nothing) {
             return Err(error);
         }
@@ -347,7 +361,8 @@ impl Scan {
             keys.extend((0..rows).map(|row| Box::from(self.keys.key(paths.value(row), vector_of(vectors, row).as_ref()).as_ref())));
             left -= rows;
         }
-        self.replay.seen.extend(keys);
+        drop(again);
+        Arc::make_mut(&mut self.replay.seen).extend(keys);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-/* exercise TABLE: every function of the library, whole listings and such that end early, and calls that fail. It is run
- * under a memory checker. */
+/* exercise TABLE PREDICATE: every function of the library, whole listings and such that end early, and calls that fail.
+ * It is run under a memory checker. */
 
 #include <stdio.h>
 #include <string.h>
@@ -93,8 +93,11 @@ static int errors(const char *table) {
 }
 
 int main(int argc, char **argv) {
-  const char *const options[] = {NULL, "{\"predicate\": \"id < 200\"}", "{\"limit\": 7}", "{\"fallback\": \"log\", \"version\": 0}"};
-  int failed = argc != 2;
+  char some[200], threaded[200];
+  const char *const options[] = {NULL, some, threaded, "{\"limit\": 7}", "{\"threads\": 3}", "{\"fallback\": \"log\", \"version\": 0}"};
+  int failed = argc != 3;
+  snprintf(some, sizeof some, "{\"predicate\": \"%s\"}", failed ? "" : argv[2]);
+  snprintf(threaded, sizeof threaded, "{\"predicate\": \"%s\", \"threads\": 3}", failed ? "" : argv[2]);
   for (size_t at = 0; !failed && at < sizeof options / sizeof *options; at++)
     failed += callbacks(argv[1], options[at]) + scans(argv[1], options[at], -1) + scans(argv[1], options[at], 2) +
               streams(argv[1], options[at], -1) + streams(argv[1], options[at], 1);

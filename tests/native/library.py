@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_uint64, c_void_p
@@ -21,6 +22,9 @@ DEFAULT = ROOT / "build" / "native" / "release" / "libdelta_sidecar.so"
 
 OK, STOPPED, NO_INDEX, NO_TABLE, NO_VERSION, BAD_ARGUMENT, BAD_PREDICATE = range(7)
 UNSUPPORTED, CORRUPT, IO, CREDENTIALS, INTERNAL = range(7, 12)
+
+tried: Counter[str] = Counter()
+"""What random cases tried; the summary of a run says it."""
 
 Options: TypeAlias = dict[str, Any] | str | bytes | None
 

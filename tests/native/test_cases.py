@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from delta_sidecar import DeltaTable
 from delta_sidecar.errors import DeltaSidecarError, PredicateError
 from delta_sidecar.storage.cache import shared_cache
 from tests.native import library
-from tests.native.library import BAD_PREDICATE, CORRUPT, NO_INDEX, OK
+from tests.native.library import BAD_PREDICATE, CORRUPT, NO_INDEX, OK, tried
 from tests.properties.indexed import Build, build_indexed, builds
 from tests.properties.predicates import Predicate, predicates
 from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Scenario, scenarios
@@ -28,17 +31,59 @@ pytestmark = library.needed()
 MEMORY = Path("/dev/shm")
 COLUMNS = ("path", "size", "modification_time", "partition_values", "deletion_vector", "num_records")
 LIMIT = 3
-tried: Counter[str] = Counter()
 Rows = list[tuple[Any, ...]]
 
+
+@dataclass(frozen=True)
+class Damage:
+    """What befalls a file of an index."""
+
+    which: int
+    what: str
+    where: float
+    bit: int
+
+    @contextmanager
+    def done(self, file: Path) -> Iterator[str]:
+        """The file is damaged within the block, and whole again after it."""
+        whole = file.read_bytes()
+        data, at = bytearray(whole), min(int(self.where * len(whole)), len(whole) - 1)
+        match self.what:
+            case "flip":
+                data[at] ^= 1 << self.bit
+            case "cut":
+                del data[at:]
+            case "grow":
+                data += b"\0"
+        if self.what == "delete":
+            file.unlink()
+        else:
+            file.write_bytes(data)
+        try:
+            yield f"{file.name}: {self.what} at {at}"
+        finally:
+            file.write_bytes(whole)
+
+
+damages = st.builds(
+    Damage,
+    which=st.integers(0, 1000),
+    what=st.sampled_from(["flip", "flip", "flip", "cut", "delete", "grow"]),
+    where=st.floats(0, 1),
+    bit=st.integers(0, 7),
+)
 wanted_predicates = st.lists(predicates({**PARTITION_VALUES, **LITERALS}), min_size=3, max_size=6)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def report() -> Iterator[None]:
-    """Say how much was tried: a suite that tries nothing must not look like one that finds nothing."""
+def garbage_is_looked_for_less_often() -> Iterator[None]:
+    """Not again and again in the libraries that are loaded: that is a fifth of the time."""
+    often = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
     yield
-    print("\nnative cases:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
+    gc.set_threshold(*often)
+    gc.unfreeze()
 
 
 def row_of(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -49,17 +94,36 @@ def row_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["path"], row["size"], row["modification_time"], texts, kept, row["num_records"]
 
 
-def by_python(root: Path, predicate: str | None, index: bool = True) -> Rows | None:
-    """What Python's reader lists, through an index or by the log alone; None if it cannot read the log."""
-    shared_cache.clear()
-    try:
-        table = DeltaTable(root, options={} if index else {"delta.sidecar.enabled": False})
-        with table.scan_files(predicate, list(COLUMNS)) as scan:
-            return [row_of(row) for row in scan.read_all().to_pylist()]
-    except PredicateError:
-        raise
-    except DeltaSidecarError:
-        return None
+class Python:
+    """What Python's reader lists of a table as it is now. A table is opened once for each way to read it, and listed
+    once for each predicate: most of the time of a case goes there."""
+
+    def __init__(self, root: Path) -> None:
+        shared_cache.clear()
+        self._root = root
+        self._tables: dict[bool, DeltaTable | None] = {}
+        self._listed: dict[tuple[str | None, bool], Rows | None] = {}
+
+    def rows(self, predicate: str | None, index: bool = True) -> Rows | None:
+        """Through an index or by the log alone; None if it cannot read the log."""
+        if (predicate, index) not in self._listed:
+            self._listed[predicate, index] = self._rows(predicate, index)
+        return self._listed[predicate, index]
+
+    def _rows(self, predicate: str | None, index: bool) -> Rows | None:
+        try:
+            if index not in self._tables:
+                self._tables[index] = None
+                self._tables[index] = DeltaTable(self._root, options={} if index else {"delta.sidecar.enabled": False})
+            table = self._tables[index]
+            if table is None:
+                return None
+            with table.scan_files(predicate, list(COLUMNS)) as scan:
+                return [row_of(row) for row in scan.read_all().to_pylist()]
+        except PredicateError:
+            raise
+        except DeltaSidecarError:
+            return None
 
 
 def listed(root: Path, **request: Any) -> tuple[int, Rows]:
@@ -68,12 +132,12 @@ def listed(root: Path, **request: Any) -> tuple[int, Rows]:
     return code, [row_of(row) for row in found]
 
 
-def in_both(root: Path, predicate: str | None, stats_dropped: bool) -> None:
+def in_both(root: Path, python: Python, predicate: str | None, stats_dropped: bool, threads: int) -> None:
     """Compare the readers: through an index if the native reader can use it, else by the log. Where a checkpoint has no
     statistics, what is known of a file depends on the base, and each reader may choose its own."""
-    expected = by_python(root, predicate)
+    expected = python.rows(predicate)
     request = {} if predicate is None else {"predicate": predicate}
-    code, with_log = listed(root, **request, fallback="log")
+    code, with_log = listed(root, **request, fallback="log", threads=threads)
     if code == BAD_PREDICATE:
         assert any(word in str(predicate) for word in ("INTERVAL", "date", "DATE", "now()")), library.last_error()
         tried["predicates it refuses"] += 1
@@ -86,37 +150,21 @@ def in_both(root: Path, predicate: str | None, stats_dropped: bool) -> None:
     tried["cases"] += 1
     assert len(set(with_log)) == len(with_log)
     if stats_dropped:
-        agrees(with_log, expected, by_python(root, predicate, index=False), predicate is not None, stats_dropped)
-        assert files(with_log) <= files(by_python(root, None) or [])
+        agrees(with_log, python, predicate, stats_dropped)
+        assert files(with_log) <= files(python.rows(None) or [])
         return
-    assert set(with_log) <= set(by_python(root, None) or ())
-    code, found = listed(root, **request)
+    assert set(with_log) <= set(python.rows(None) or ())
+    code, found = listed(root, **request, threads=1)
     if code != OK:
         assert code in (NO_INDEX, CORRUPT), library.last_error()
-        assert Counter(with_log) == Counter(by_python(root, predicate, index=False) or ()), predicate
+        assert Counter(with_log) == Counter(python.rows(predicate, index=False) or ()), predicate
         return
     tried["by an index"] += 1
     assert found == with_log
     assert Counter(found) == Counter(expected), f"{predicate}: {set(found) ^ set(expected)}"
-    _, some = listed(root, **request, limit=LIMIT)
+    _, some = listed(root, **request, limit=LIMIT, threads=threads)
     assert len(some) == min(LIMIT, len(found))
     assert set(some) <= set(found)
-
-
-@pytest.mark.parametrize("shard", shards(40))
-@random_cases(40)
-@given(scenario=scenarios, wanted=st.lists(builds, max_size=3), asked=wanted_predicates)
-def test_the_same_files_as_python(
-    shard: int, scenario: Scenario, wanted: list[Build], asked: Sequence[Predicate]
-) -> None:
-    root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-    try:
-        built, _ = build_indexed(scenario, root, wanted, lambda built: None)
-        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
-        for predicate in [None, *map(str, asked)]:
-            in_both(root, predicate, built.stats_dropped)
-    finally:
-        shutil.rmtree(root)
 
 
 def index_files(built: BuiltLog) -> list[Path]:
@@ -125,50 +173,55 @@ def index_files(built: BuiltLog) -> list[Path]:
     return sorted(p for d in directories if d.is_dir() for p in d.iterdir() if p.name.startswith("v"))
 
 
-@pytest.mark.parametrize("shard", shards(25))
-@random_cases(25)
+def in_spite_of_damage(root: Path, python: Python, asked: Sequence[str | None], built: BuiltLog, threads: int) -> None:
+    """A damaged index never gives a wrong list. What Python lists was asked for before the damage."""
+    everything = python.rows(None)
+    for predicate in asked:
+        request = {} if predicate is None else {"predicate": predicate}
+        for fallback in ("none", "log"):
+            code, rows = listed(root, **request, fallback=fallback, threads=threads)
+            assert len(set(rows)) == len(rows)
+            if code != OK:
+                allowed = (NO_INDEX, CORRUPT, BAD_PREDICATE) if fallback == "none" else (BAD_PREDICATE,)
+                rebuilds = python.rows(predicate) is not None and built.can_rebuild(built.head)
+                assert code in allowed or not rebuilds, library.last_error()
+                continue
+            tried["with a damaged index"] += 1
+            agrees(rows, python, predicate, built.stats_dropped)
+            assert everything is None or files(rows) <= files(everything)
+
+
+@pytest.mark.parametrize("shard", shards(40))
+@random_cases(40)
 @given(
     scenario=scenarios,
-    how=builds,
+    wanted=st.lists(builds, max_size=3),
     asked=wanted_predicates,
-    which=st.integers(0, 1000),
-    where=st.floats(0, 1),
-    bit=st.integers(0, 7),
-    what=st.sampled_from(["flip", "flip", "flip", "cut", "delete", "grow"]),
+    threads=st.integers(1, 4),
+    damages=st.lists(damages, min_size=1, max_size=3),
 )
-def test_a_damaged_index_never_gives_a_wrong_list(
+def test_the_same_files_as_python(
     shard: int,
     scenario: Scenario,
-    how: Build,
+    wanted: list[Build],
     asked: Sequence[Predicate],
-    which: int,
-    where: float,
-    bit: int,
-    what: str,
+    threads: int,
+    damages: Sequence[Damage],
 ) -> None:
+    """With the index as it was built, and then with one of its files damaged, in some ways, each by itself. Both are
+    tried on one log, for to make it and to list it by Python takes most of the time."""
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:
-        built, _ = build_indexed(scenario, root, [how], lambda built: None)
+        built, _ = build_indexed(scenario, root, wanted, lambda built: None)
+        note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
+        python, predicates = Python(root), [None, *map(str, asked)]
+        for predicate in predicates:
+            in_both(root, python, predicate, built.stats_dropped, threads)
         found = index_files(built)
-        if not found:
-            return
-        right = {text: by_python(root, text) for text in [None, *map(str, asked)]}
-        everything = right[None]
-        damage(found[which % len(found)], what, where, bit)
-        for predicate, expected in right.items():
-            by_log = by_python(root, predicate, index=False)
-            request = {} if predicate is None else {"predicate": predicate}
-            for fallback in ("none", "log"):
-                code, rows = listed(root, **request, fallback=fallback)
-                assert len(set(rows)) == len(rows)
-                if code != OK:
-                    allowed = (NO_INDEX, CORRUPT, BAD_PREDICATE) if fallback == "none" else (BAD_PREDICATE,)
-                    rebuilds = expected is not None and built.can_rebuild(built.head)
-                    assert code in allowed or not rebuilds, library.last_error()
-                    continue
-                tried["with a damaged index"] += 1
-                agrees(rows, expected, by_log, predicate is not None, built.stats_dropped)
-                assert everything is None or files(rows) <= files(everything)
+        for damage in damages if found else ():
+            with damage.done(found[damage.which % len(found)]) as what:
+                note(what)
+                in_spite_of_damage(root, python, predicates, built, threads)
     finally:
         shutil.rmtree(root)
 
@@ -178,29 +231,17 @@ def files(rows: Rows) -> set[tuple[Any, ...]]:
     return {row[:-1] for row in rows}
 
 
-def agrees(rows: Rows, expected: Rows | None, by_log: Rows | None, pruned: bool, stats_dropped: bool) -> None:
+def agrees(rows: Rows, python: Python, predicate: str | None, stats_dropped: bool) -> None:
     """A base may know less than another: an index without the null counts of its time column at hand, a checkpoint
     without statistics. So a file that either of Python's listings leaves out may be left out; and if
     statistics were dropped, the native reader may know more by another base than both."""
-    if expected is None or by_log is None:
+    expected = python.rows(predicate)
+    if expected is None or Counter(rows) == Counter(expected):
         return
-    if not (stats_dropped and pruned):
+    by_log = python.rows(predicate, index=False)
+    if by_log is None:
+        return
+    if not (stats_dropped and predicate is not None):
         assert files(expected) & files(by_log) <= files(rows)
     if not stats_dropped:
         assert {row for row in rows if row[:-1] in files(expected) | files(by_log)} <= {*expected, *by_log}
-
-
-def damage(file: Path, what: str, where: float, bit: int) -> None:
-    data = bytearray(file.read_bytes())
-    at = min(int(where * len(data)), len(data) - 1)
-    match what:
-        case "flip":
-            data[at] ^= 1 << bit
-        case "cut":
-            del data[at:]
-        case "grow":
-            data += b"\0"
-    if what == "delete":
-        file.unlink()
-    else:
-        file.write_bytes(data)

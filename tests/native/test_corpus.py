@@ -59,8 +59,9 @@ def test_a_case(copies: Path, tmp_path: Path, name: str, case: dict[str, Any]) -
         assert raised.value.code in ERRORS[case["error"]], raised.value
         return
     found = [listed(row) for row in library.files(root, **request, fallback="log")]
-    batches = library.stream(root, **request, fallback="log").read_all()
-    assert [listed(row) for row in batches.to_pylist()] == found
+    for threads in (None, 3):
+        batches = library.stream(root, **request, fallback="log", threads=threads).read_all()
+        assert [listed(row) for row in batches.to_pylist()] == found
     must, may = expected(name, case["must"]), expected(name, case["may"])
     assert all(file in found for file in must)
     assert all(file in must + may for file in found)

@@ -183,7 +183,8 @@ def matches(predicate: Predicate, rows: Sequence[Row]) -> bool:
 
 def predicates(values: Mapping[str, Sequence[Any]], depth: int = 2) -> st.SearchStrategy[Predicate]:
     """Random predicates on columns, each with literals out of its own list."""
-    base = st.sampled_from(sorted(values)).flatmap(lambda name: _leaf(name, values[name]))
+    leaves = {name: _leaf(name, pool) for name, pool in values.items()}  # once: making them takes longer than drawing
+    base = st.sampled_from(sorted(values)).flatmap(leaves.__getitem__)
     tree: st.SearchStrategy[Predicate] = base
     for _ in range(depth):
         tree = st.one_of(base, st.builds(Not, tree), st.builds(Both, st.sampled_from(["AND", "OR"]), tree, tree))
