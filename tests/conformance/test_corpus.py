@@ -27,9 +27,11 @@ from tests.conformance.make_corpus import CORPUS, TABLES, make
 from tests.sweep import sweep
 
 ALL: dict[str, dict[str, Any]] = {p.parent.name: json.loads(p.read_text("utf-8")) for p in CORPUS.glob("*/cases.json")}
-CASES = [(name, case) for name in sorted(ALL) for case in ALL[name]["cases"]]
+EVERY = [(name, case) for name in sorted(ALL) for case in ALL[name]["cases"]]
+CASES = [pytest.param(name, case, id=f"{name}: {case['name']}") for name, case in EVERY]
+"""For the tests of other readers."""
 COLUMNS = ("path", "size", "modification_time", "partition_values", "deletion_vector", "num_records")
-LISTINGS = [(name, case) for name, case in CASES if "error" not in case]
+LISTINGS = [(name, case) for name, case in EVERY if "error" not in case]
 ERRORS: dict[str, tuple[type[DeltaSidecarError], ...]] = {
     "gap": (LogGapError, VersionNotFoundError),
     "no such version": (VersionNotFoundError,),
@@ -100,7 +102,7 @@ def in_order(files: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(files, key=lambda file: (file["path"], str(file["deletionVector"])))
 
 
-@sweep("name, case", CASES)
+@sweep("name, case", EVERY)
 def test_our_reader(copies: Path, tmp_path_factory: pytest.TempPathFactory, name: str, case: dict[str, Any]) -> None:
     root = copies / name
     if "set_modified" in case:
