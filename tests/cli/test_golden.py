@@ -9,15 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar import DeltaTable
-from tests.cli.running import assert_refused, invoke, sidecar
+from tests.cli.running import assert_refused, invoke
 from tests.conformance.test_golden import GOOD, REFUSED, WITH_ROWS
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_bad_table_is_refused(golden: Path, name: str) -> None:
-    for command in ("files", "read", "explain", "info"):
-        assert_refused(invoke(command, golden / name / "delta"), REFUSED[name])
-    assert_refused(sidecar("files", golden / name / "delta", "--json"), REFUSED[name])
+    for command in (["files"], ["files", "--json"], ["read"], ["explain"], ["info"]):
+        assert_refused(invoke(*command, golden / name / "delta"), REFUSED[name])
 
 
 LARGE = ("parquet-decimal-dictionaries/delta", "parquet-decimal-dictionaries-v2/delta")
