@@ -31,7 +31,6 @@ from delta_sidecar import (
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.cli.running import assert_refused, invoke
-from tests.integration.conftest import azurite, s3  # noqa: F401
 from tests.integration.servers import ObjectServer
 
 
@@ -241,12 +240,12 @@ def assert_storage_refuses(
     assert_refused(quiet, uri.partition("://")[2].split("/")[0])
 
 
-def test_wrong_key_of_azure(azurite: ObjectServer) -> None:  # noqa: F811
+def test_wrong_key_of_azure(azurite: ObjectServer) -> None:
     options = azurite.storage_options | {"azure_storage_account_key": WRONG_KEY}
     assert_storage_refuses(azurite.uri("some"), options, AccessDeniedError, WRONG_KEY)
 
 
-def test_missing_container_of_azure(azurite: ObjectServer) -> None:  # noqa: F811
+def test_missing_container_of_azure(azurite: ObjectServer) -> None:
     secret = azurite.storage_options["azure_storage_account_key"]
     assert_storage_refuses("az://absent/some", azurite.storage_options, DeltaSidecarError, secret)
 
@@ -257,7 +256,7 @@ def post(url: str, body: bytes) -> None:
 
 
 @pytest.fixture
-def guarded(s3: ObjectServer) -> Iterator[ObjectServer]:  # noqa: F811
+def guarded(s3: ObjectServer) -> Iterator[ObjectServer]:
     """The server asks for a known key while the test runs."""
     switch = f"{s3.endpoint}/moto-api/reset-auth"
     post(switch, b"0")
@@ -272,7 +271,7 @@ def test_wrong_key_of_s3(guarded: ObjectServer) -> None:
     assert_storage_refuses(guarded.uri("some"), options, AccessDeniedError, WRONG_KEY)
 
 
-def test_missing_bucket_of_s3(s3: ObjectServer) -> None:  # noqa: F811
+def test_missing_bucket_of_s3(s3: ObjectServer) -> None:
     options = s3.storage_options | {"aws_secret_access_key": WRONG_KEY}
     assert_storage_refuses("s3://absent/some", options, DeltaSidecarError, WRONG_KEY)
 

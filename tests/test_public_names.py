@@ -18,6 +18,7 @@ from delta_sidecar import errors, lake, pipeline, search, server
 from delta_sidecar.engines import kusto, spark
 from tests.events_table import write_events
 from tests.examples import examples, needs_spark, public_names, run
+from tests.sweep import sweep
 
 PACKAGES = [delta_sidecar, lake, pipeline, search]
 MODULES = [kusto, server, spark]
@@ -61,7 +62,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
             package.nope
 
 
-@pytest.mark.parametrize("name", sorted(public_names()))
+@sweep("name", sorted(public_names()))
 def test_every_name_has_a_docstring_with_an_example(name: str) -> None:
     public = public_names()[name]
     text = inspect.getdoc(public) or ""
@@ -118,7 +119,7 @@ def test_the_tree_that_is_drawn_is_the_tree_there_is() -> None:
     assert len(real) > 15
 
 
-@pytest.mark.parametrize("name", sorted(error_classes()))
+@sweep("name", sorted(error_classes()))
 def test_every_error_says_what_it_is(name: str) -> None:
     assert error_classes()[name].__doc__
 

@@ -6,7 +6,6 @@ import deltalake
 import pyarrow as pa
 
 from tests.cli.running import invoke, sidecar
-from tests.integration.conftest import azurite, s3  # noqa: F401
 from tests.integration.servers import ObjectServer
 
 ROWS = pa.table({"x": pa.array([1, 2, 3], pa.int64())})
@@ -27,9 +26,9 @@ def check_remote(server: ObjectServer) -> None:
     assert report["opening"]["requests"] > 0
 
 
-def test_on_azure(azurite: ObjectServer) -> None:  # noqa: F811
+def test_on_azure(azurite: ObjectServer) -> None:
     check_remote(azurite)
 
 
-def test_on_s3(s3: ObjectServer) -> None:  # noqa: F811
+def test_on_s3(s3: ObjectServer) -> None:
     check_remote(s3)

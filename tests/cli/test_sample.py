@@ -14,13 +14,13 @@ def test_a_sample_is_indexed_verified_explained_and_read(tmp_path: Path) -> None
     (made,) = sidecar("sample", table, *SMALL, "--json").objects
     hours = {"first_hour": "2026021021", "last_hour": "2026021023"}
     assert made == {"table": str(table), "version": 6, "files": 5, "rows": 24} | hours
-    (built,) = sidecar("build", table, "--json").objects
+    (built,) = invoke("build", table, "--json").objects
     assert (built["files"], built["engine"]) == (5, "process")
-    (checked,) = sidecar("verify", table, "--json").objects
+    (checked,) = invoke("verify", table, "--json").objects
     assert checked["ok"]
     hour = "ts >= '2026-02-10T23:00:00Z'"
-    assert "2 files emitted, 3 of 5 pruned" in sidecar("explain", table, "--where", hour).out
-    assert len(sidecar("read", table, "--where", hour, "--json").objects) == 8
+    assert "2 files emitted, 3 of 5 pruned" in invoke("explain", table, "--where", hour).out
+    assert len(invoke("read", table, "--where", hour, "--json").objects) == 8
 
 
 def test_it_says_what_it_wrote(tmp_path: Path) -> None:
@@ -32,8 +32,8 @@ def test_it_says_what_it_wrote(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("hello")
-    assert_refused(sidecar("sample", tmp_path), "is not empty")
-    assert_refused(sidecar("sample", tmp_path / "new", "--hours", 0), "--hours")
-    assert_refused(sidecar("sample", tmp_path / "new", "--hours", 1_000_000), "at most 100,000")
-    assert_refused(sidecar("sample", "az://lake/events"), "local disk")
+    assert_refused(invoke("sample", tmp_path), "is not empty")
+    assert_refused(invoke("sample", tmp_path / "new", "--hours", 0), "--hours")
+    assert_refused(invoke("sample", tmp_path / "new", "--hours", 1_000_000), "at most 100,000")
+    assert_refused(invoke("sample", "az://lake/events"), "local disk")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

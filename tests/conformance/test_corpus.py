@@ -24,11 +24,14 @@ from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing import model
 from tests.conformance import spec_model
 from tests.conformance.make_corpus import CORPUS, TABLES, make
+from tests.sweep import sweep
 
 ALL: dict[str, dict[str, Any]] = {p.parent.name: json.loads(p.read_text("utf-8")) for p in CORPUS.glob("*/cases.json")}
-CASES = [pytest.param(name, case, id=f"{name}: {case['name']}") for name in sorted(ALL) for case in ALL[name]["cases"]]
+EVERY = [(name, case) for name in sorted(ALL) for case in ALL[name]["cases"]]
+CASES = [pytest.param(name, case, id=f"{name}: {case['name']}") for name, case in EVERY]
+"""For the tests of other readers."""
 COLUMNS = ("path", "size", "modification_time", "partition_values", "deletion_vector", "num_records")
-LISTINGS = [case for case in CASES if "error" not in case.values[1]]
+LISTINGS = [(name, case) for name, case in EVERY if "error" not in case]
 ERRORS: dict[str, tuple[type[DeltaSidecarError], ...]] = {
     "gap": (LogGapError, VersionNotFoundError),
     "no such version": (VersionNotFoundError,),
@@ -99,11 +102,11 @@ def in_order(files: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(files, key=lambda file: (file["path"], str(file["deletionVector"])))
 
 
-@pytest.mark.parametrize(("name", "case"), CASES)
-def test_our_reader(copies: Path, tmp_path: Path, name: str, case: dict[str, Any]) -> None:
+@sweep("name, case", EVERY)
+def test_our_reader(copies: Path, tmp_path_factory: pytest.TempPathFactory, name: str, case: dict[str, Any]) -> None:
     root = copies / name
     if "set_modified" in case:
-        root = shutil.copytree(root, tmp_path / name)
+        root = shutil.copytree(root, tmp_path_factory.mktemp("modified") / name)
         for path, modified in case["set_modified"].items():
             os.utime(root / path, ns=(modified * 1_000_000, modified * 1_000_000))
     if "error" in case:
@@ -163,7 +166,7 @@ def _said(value: Any) -> Any:
     return {key: member for key, member in inner.items() if member is not None and member != {}}
 
 
-@pytest.mark.parametrize(("name", "case"), LISTINGS)
+@sweep("name, case", LISTINGS)
 def test_both_models_agree(name: str, case: dict[str, Any]) -> None:
     """On every log that is whole: the files of a case are those of a plain replay from version 0."""
     if name in ("bound-by-time", "cleaned-up", "broken-below"):
@@ -214,5 +217,5 @@ def test_parts_and_row_groups_are_passed_over(copies: Path, name: str, asked: st
 
 def test_pruning_matters() -> None:
     """The corpus tells readers that prune from those that do not, and buckets from bounds."""
-    assert sum(bool(case.values[1]["may"]) for case in LISTINGS) > 100
-    assert sum("without_buckets" in case.values[1] for case in LISTINGS) > 10
+    assert sum(bool(case["may"]) for _, case in LISTINGS) > 100
+    assert sum("without_buckets" in case for _, case in LISTINGS) > 10

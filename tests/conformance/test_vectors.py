@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from delta_sidecar.values.temporal import parse_days
 from delta_sidecar.values.time_buckets import SKIPPED_DAYS, TimeBucket
 from delta_sidecar.values.types import DataType, DecimalType, StructField, parse_type
 from tests.conformance.make_vectors import VECTORS, documents, written
+from tests.sweep import sweep
 
 DOCUMENTS: dict[str, dict[str, Any]] = {
     p.stem: json.loads(p.read_text("utf-8")) for p in sorted(VECTORS.glob("*.json"))
@@ -34,7 +35,8 @@ DOCUMENTS: dict[str, dict[str, Any]] = {
 
 
 def cases(name: str) -> list[Any]:
-    return [pytest.param(case, id=str(number)) for number, case in enumerate(DOCUMENTS[name]["cases"])]
+    found: list[Any] = DOCUMENTS[name]["cases"]
+    return found
 
 
 def test_the_vectors_are_as_they_were_made() -> None:
@@ -42,7 +44,7 @@ def test_the_vectors_are_as_they_were_made() -> None:
     assert {name: (VECTORS / f"{name}.json").read_text("utf-8") for name in DOCUMENTS} == made
 
 
-@pytest.mark.parametrize("table", sorted({case["table"] for case in DOCUMENTS["canonical_paths"]["cases"]}))
+@sweep("table", sorted({case["table"] for case in DOCUMENTS["canonical_paths"]["cases"]}))
 def test_canonical_paths(table: str) -> None:
     maker = KeyMaker(table)
     paths = [case for case in DOCUMENTS["canonical_paths"]["cases"] if case["table"] == table]
@@ -51,13 +53,13 @@ def test_canonical_paths(table: str) -> None:
         assert same == (one["canonical"] == other["canonical"]), (one, other)
 
 
-@pytest.mark.parametrize("pair", DOCUMENTS["canonical_paths"]["pairs"])
+@sweep("pair", DOCUMENTS["canonical_paths"]["pairs"])
 def test_pairs_of_paths(pair: dict[str, Any]) -> None:
     maker = KeyMaker(pair["table"])
     assert (maker.canonical(pair["a"]) == maker.canonical(pair["b"])) == pair["equal"]
 
 
-@pytest.mark.parametrize("case", cases("deletion_vector_ids"))
+@sweep("case", cases("deletion_vector_ids"))
 def test_deletion_vector_ids(case: dict[str, Any]) -> None:
     fields = case["deletionVector"]
     assert (DeletionVector(**fields).unique_id if fields else "") == case["id"]
@@ -73,7 +75,7 @@ def plain(array: pa.Array) -> Any:
     return unscaled_integers(array)[0] if pa.types.is_decimal128(array.type) else array[0].as_py()
 
 
-@pytest.mark.parametrize("case", cases("bounds"))
+@sweep("case", cases("bounds"))
 def test_bounds(case: dict[str, Any]) -> None:
     kind = parse_type(case["type"])
     column = Column((StructField("x", kind, True, case.get("metadata", {}), "x"),), False)
@@ -85,7 +87,7 @@ def test_bounds(case: dict[str, Any]) -> None:
         assert found == arrow_key(case[name], kind), name
 
 
-@pytest.mark.parametrize("case", cases("partition_values"))
+@sweep("case", cases("partition_values"))
 def test_partition_values(case: dict[str, Any]) -> None:
     kind = parse_type(case["type"])
     maps = pa.array([[("x", case["text"])]], pa.map_(pa.string(), pa.string()))
@@ -98,8 +100,7 @@ def test_partition_values(case: dict[str, Any]) -> None:
         assert value == arrow_key(case["value"], kind)
 
 
-@pytest.mark.parametrize("case", cases("bucket_expressions"))
-@pytest.mark.parametrize("column", ["ts", "`ts`", "TS", "a.b"])
+@sweep("case, column", product(cases("bucket_expressions"), ["ts", "`ts`", "TS", "a.b"]))
 def test_bucket_expressions(case: dict[str, Any], column: str) -> None:
     name = quoted(*column.strip("`").lower().split("."))
     found = our_bucket(case["expression"].replace("{t}", column), name, case["time_type"])
@@ -112,7 +113,7 @@ def test_skipped_days() -> None:
     assert {parse_days(day) for day in DOCUMENTS["bucket_expressions"]["skipped_days"]} == SKIPPED_DAYS
 
 
-@pytest.mark.parametrize("case", cases("bucket_intervals"))
+@sweep("case", cases("bucket_intervals"))
 def test_bucket_intervals(case: dict[str, Any]) -> None:
     form, kind, ours = case["form"], case["time_type"], None
     if form == "text":
@@ -126,7 +127,7 @@ def test_bucket_intervals(case: dict[str, Any]) -> None:
     assert found == (None if case["interval"] is None else tuple(case["interval"]))
 
 
-@pytest.mark.parametrize("case", cases("key_values"))
+@sweep("case", cases("key_values"))
 def test_key_values(case: dict[str, Any]) -> None:
     kind = parse_type(case["type"])
     maps = pa.array([[("x", case["text"])]], pa.map_(pa.string(), pa.string()))
@@ -134,7 +135,7 @@ def test_key_values(case: dict[str, Any]) -> None:
     assert arrow_key(case["key_value"], kind) == plain(value)
 
 
-@pytest.mark.parametrize("case", cases("path_ranges"))
+@sweep("case", cases("path_ranges"))
 def test_path_ranges(case: dict[str, Any]) -> None:
     paths = sorted(path.encode() for path in case["paths"])
     is_plain = bool(paths) and all_plain(pa.array(case["paths"]))
@@ -159,7 +160,7 @@ class OneFile:
         return Bounds(low, high, nulls, rows, may_hold_nan=self.case["type"] == "double")
 
 
-@pytest.mark.parametrize("case", cases("pruning"))
+@sweep("case", cases("pruning"))
 def test_pruning(case: dict[str, Any]) -> None:
     column, node = Column((StructField("x", parse_type(case["type"]), physical_name="x"),), False), case["predicate"]
     value = float if case["type"] == "double" else int
@@ -175,7 +176,7 @@ def test_pruning(case: dict[str, Any]) -> None:
     assert answers == [case["may_be_true"], case["may_be_false"]]
 
 
-@pytest.mark.parametrize("case", cases("manifest_checksums"))
+@sweep("case", cases("manifest_checksums"))
 def test_manifest_checksums(case: dict[str, Any]) -> None:
     with pytest.raises(CorruptIndexError) as raised:
         decode(case["file"].encode(), "v0.manifest.json")

@@ -18,21 +18,6 @@ def _require(present: bool, what: str) -> None:
         pytest.fail(f"{what} is not set up: run `make setup`", pytrace=False)
 
 
-@pytest.fixture(scope="session")
-def azurite() -> Iterator[servers.ObjectServer]:
-    """The Azure Blob emulator with an empty container."""
-    _require(servers.AZURITE_MAIN.exists(), "the Azure Blob emulator")
-    with servers.azurite_server() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def s3() -> Iterator[servers.ObjectServer]:
-    """An S3 server with an empty bucket."""
-    with servers.s3_server() as server:
-        yield server
-
-
 @pytest.fixture
 def guarded_s3(s3: servers.ObjectServer) -> Iterator[servers.ObjectServer]:
     """The S3 server, which asks for a known key while the test runs."""

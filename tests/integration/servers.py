@@ -41,9 +41,11 @@ def _archived() -> str:
     return f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 
-JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC") + _archived()
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
-does: see `make ingest-cases`."""
+does: see `make ingest-cases`. Without it the room for compiled code is a fifth, which Spark fills: then code is thrown
+away and compiled again and again, unless there is more room."""
+JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _archived()
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling code for tables of ten rows takes a quarter of the time."""

@@ -28,6 +28,7 @@ from delta_sidecar.testing.actions import add, remove
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.fuzz.tables import (
     DAMAGES,
+    FEW,
     HEAD,
     INDEXED,
     Made,
@@ -119,7 +120,7 @@ def test_a_manifest_that_denies_a_commit_file_that_is_there(tmp_path: Path) -> N
     made = make_table(tmp_path)
     manifest = decode(made.manifest.read_bytes(), "m")
     made.manifest.write_bytes(encode(msgspec.structs.replace(manifest, commit=None)))
-    assert_fell_back(check_listings(made), None, "did not exist, but it does now")
+    assert_fell_back(check_listings(made, queries=FEW), None, "did not exist, but it does now")
 
 
 @pytest.mark.parametrize("checkpoint", [None, 2])
@@ -143,14 +144,14 @@ def test_the_commits_of_a_fallback_are_counted(tmp_path: Path, checkpoint: int |
 def test_a_damaged_manifest(tmp_path: Path, damage: Damage, checkpoint: int | None) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint)
     damage(made.manifest)
-    assert_fell_back(check_listings(made), checkpoint, f"v{INDEXED}.manifest.json")
+    assert_fell_back(check_listings(made, queries=FEW), checkpoint, f"v{INDEXED}.manifest.json")
 
 
 @damages
 def test_a_damaged_manifest_of_a_single_part(tmp_path: Path, damage: Damage) -> None:
     made = make_table(tmp_path, checkpoint=2, single=True)
     damage(made.manifest)
-    found = check_listings(made)
+    found = check_listings(made, queries=FEW)
     assert tiers(found) == {"footer"}
     assert all(f"v{INDEXED}.manifest.json" in (metrics.fallback_reason or "") for _, metrics in found)
 
@@ -289,7 +290,7 @@ def test_the_index_of_another_table(tmp_path: Path, single: bool, checkpoint: in
     other = make_table(tmp_path / "b", checkpoint=checkpoint, single=single, vectors=True, table_id="t-2")
     shutil.rmtree(made.sidecars)
     shutil.copytree(other.sidecars, made.sidecars)
-    assert_fell_back(check_listings(made), checkpoint, f"v{INDEXED}.manifest.json")
+    assert_fell_back(check_listings(made, queries=FEW), checkpoint, f"v{INDEXED}.manifest.json")
 
 
 def test_the_index_of_another_table_with_commits_of_one_size_and_time(tmp_path: Path) -> None:
@@ -299,7 +300,7 @@ def test_the_index_of_another_table_with_commits_of_one_size_and_time(tmp_path: 
     index(other)
     shutil.rmtree(made.sidecars)
     shutil.copytree(other.sidecars, made.sidecars)
-    assert_fell_back(check_listings(made), None, "another table")
+    assert_fell_back(check_listings(made, queries=FEW), None, "another table")
 
 
 def test_a_table_dropped_and_made_again(tmp_path: Path) -> None:
@@ -309,9 +310,9 @@ def test_a_table_dropped_and_made_again(tmp_path: Path) -> None:
     made = make_table(tmp_path / "t", table_id="t-2", vectors=True)
     shutil.rmtree(made.sidecars)
     shutil.copytree(kept, made.sidecars)
-    assert_fell_back(check_listings(made), None, f"v{INDEXED}.manifest.json")
+    assert_fell_back(check_listings(made, queries=FEW), None, f"v{INDEXED}.manifest.json")
     index(made)
-    assert tiers(check_listings(made)) == {"index"}
+    assert tiers(check_listings(made, queries=FEW)) == {"index"}
 
 
 def test_a_log_set_back_and_written_on(tmp_path: Path) -> None:
@@ -322,7 +323,7 @@ def test_a_log_set_back_and_written_on(tmp_path: Path) -> None:
     del made.builder.history[3:]
     for version in range(3, HEAD + 1):
         made.builder.commit(remove(f"p=h{version - 3}/part-1.parquet"))
-    assert_fell_back(check_listings(made), None, f"v{INDEXED}.manifest.json")
+    assert_fell_back(check_listings(made, queries=FEW), None, f"v{INDEXED}.manifest.json")
 
 
 def test_a_copied_table_keeps_its_index(tmp_path: Path) -> None:
@@ -339,7 +340,7 @@ def test_the_manifest_of_another_version_under_this_name(tmp_path: Path, older: 
     made = make_table(tmp_path, checkpoint=1)
     index(made, older)
     shutil.copyfile(made.sidecars / f"v{older}.manifest.json", made.manifest)
-    assert_fell_back(check_listings(made), 1, f"holds the manifest of version {older}")
+    assert_fell_back(check_listings(made, queries=FEW), 1, f"holds the manifest of version {older}")
 
 
 # Hints.
@@ -352,7 +353,7 @@ def test_the_manifest_of_another_version_under_this_name(tmp_path: Path, older: 
 def test_a_broken_hint(tmp_path: Path, text: str) -> None:
     made = make_table(tmp_path, checkpoint=2)
     made.hint.write_text(text)
-    assert_fell_back(check_listings(made), 2, "_last_index")
+    assert_fell_back(check_listings(made, queries=FEW), 2, "_last_index")
 
 
 @pytest.mark.parametrize(
@@ -366,7 +367,7 @@ def test_a_broken_hint(tmp_path: Path, text: str) -> None:
 def test_a_hint_to_nowhere(tmp_path: Path, version: int, checkpoint: int | None) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint)
     made.hint.write_text(json.dumps({"version": version}))
-    found = check_listings(made)
+    found = check_listings(made, queries=FEW)
     # Without a checkpoint the whole log is listed, and the name of the manifest with it.
     assert tiers(found) == {"index" if checkpoint is None else "checkpoint"}
     # A hint beyond the newest version names nothing that could have been used.
@@ -379,7 +380,7 @@ def test_a_stale_hint(tmp_path: Path, older: int) -> None:
     made = make_table(tmp_path)
     index(made, older)
     made.hint.write_text(json.dumps({"version": older}))
-    found = check_listings(made)
+    found = check_listings(made, queries=FEW)
     assert tiers(found) == {"index"}
     assert {metrics.commits_total for _, metrics in found} == {HEAD - older}
 
@@ -388,16 +389,16 @@ def test_no_hint(tmp_path: Path) -> None:
     """Without it an index is found beside the checkpoint of its version alone."""
     made = make_table(tmp_path, checkpoint=INDEXED)
     made.hint.unlink()
-    assert tiers(check_listings(made)) == {"index"}
+    assert tiers(check_listings(made, queries=FEW)) == {"index"}
     other = make_table(tmp_path / "other", checkpoint=2)
     other.hint.unlink()
-    assert tiers(check_listings(other)) == {"checkpoint"}
+    assert tiers(check_listings(other, queries=FEW)) == {"checkpoint"}
 
 
 def test_an_older_index_whose_tail_has_a_gap(tmp_path: Path) -> None:
     made = make_table(tmp_path, checkpoint=HEAD - 1)
     made.builder.cleanup(HEAD)
-    assert tiers(check_listings(made)) == {"checkpoint"}
+    assert tiers(check_listings(made, queries=FEW)) == {"checkpoint"}
 
 
 # A process that remembers the table.
@@ -457,7 +458,7 @@ def test_versions_before_and_after_the_index(tmp_path: Path, version: int, check
     made = make_table(tmp_path, checkpoint=checkpoint, vectors=True)
     has_checkpoint = checkpoint is not None and version >= checkpoint
     expected = "index" if version >= INDEXED else "checkpoint" if has_checkpoint else "log"
-    assert tiers(check_listings(made, version=version)) == {expected}
+    assert tiers(check_listings(made, version=version, queries=FEW)) == {expected}
 
 
 def test_a_log_set_back_and_written_on_is_not_listed_by_its_old_index(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -14,7 +15,13 @@ from tests.engines.tables import plain
 from tests.integration.servers import ObjectServer
 
 
-@pytest.fixture(params=["s3", "azurite"])
+def at(name: str) -> Any:
+    """The name of a server's fixture, with the markers that a test has which asks for it by name."""
+    marks = [pytest.mark.server, getattr(pytest.mark, name), pytest.mark.xdist_group(name)]
+    return pytest.param(name, marks=marks)
+
+
+@pytest.fixture(params=[at("s3"), at("azurite")])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTable:
     server: ObjectServer = request.getfixturevalue(request.param)
     uri = server.uri(f"engines-{tmp_path.name}")

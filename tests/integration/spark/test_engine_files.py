@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from delta_sidecar import DeltaTable, build_index
+from delta_sidecar import DeltaTable
 from delta_sidecar.engines.spark import sidecar_files
 from delta_sidecar.errors import PredicateError, TableNotFoundError, UnknownColumnError, UnsupportedTableError
 from delta_sidecar.testing.data_files import write_data_file
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.events_table import write_events
 from tests.integration.same import local_paths, sorted_rows
-from tests.integration.spark.engine_tables import mapped_by_id, mapped_by_name, numbered, typed
 from tests.integration.spark.oracle import SparkTable, with_setting
 
 if TYPE_CHECKING:
@@ -40,18 +39,15 @@ PREDICATES = (
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "guide" / "spark-engine.md"
 
 
-def test_rows_are_those_of_our_reader(spark: SparkSession, tmp_path: Path) -> None:
-    table = typed(SparkTable(spark, tmp_path / "odd %20:é [x]{1} #?"))
-    numbers = numbered(SparkTable(spark, tmp_path / "numbers"))
-    build_index(numbers.root)
+def test_rows_are_those_of_our_reader(spark: SparkSession, typed: SparkTable, numbers: SparkTable) -> None:
     ours = DeltaTable(str(numbers.root))
     with with_setting(spark, "spark.sql.session.timeZone", "America/Los_Angeles"):
-        frame = sidecar_files(spark, table.root)
-        assert frame.columns == table.frame().columns
-        assert sorted_rows(frame.toArrow()) == sorted_rows(table.frame().toArrow())
-        one = sidecar_files(spark, table.root, "p_d = '2026-01-01'")
+        frame = sidecar_files(spark, typed.root)
+        assert frame.columns == typed.frame().columns
+        assert sorted_rows(frame.toArrow()) == sorted_rows(typed.frame().toArrow())
+        one = sidecar_files(spark, typed.root, "p_d = '2026-01-01'")
         assert sorted_rows(one.toArrow()) == sorted_rows(
-            DeltaTable(str(table.root), 1).to_pyarrow_table(filters="p_d = '2026-01-01'")
+            DeltaTable(str(typed.root), 1).to_pyarrow_table(filters="p_d = '2026-01-01'")
         )
         for predicate in PREDICATES:
             found = sidecar_files(spark, numbers.root, predicate)
@@ -79,15 +75,16 @@ def test_columns_mapped_by_name_are_renamed(spark: SparkSession, table: SparkTab
     assert [row.asDict() for row in found.collect()] == [{"id": 2, "c.d": "y", "day": 2, "late": None}]
 
 
-def test_tables_whose_files_do_not_give_the_rows_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_whose_files_do_not_give_the_rows_are_refused(
+    spark: SparkSession, mapped_by_name: SparkTable, mapped_by_id: SparkTable, tmp_path: Path
+) -> None:
     way = re.escape("use spark.read.format('sidecar') (delta_sidecar.engines.spark.register)")
-    by_name = mapped_by_name(SparkTable(spark, tmp_path / "name"))
     with pytest.raises(UnsupportedTableError, match=rf"column 'id' had another type, so its files alone .*{way}$"):
-        sidecar_files(spark, by_name.root)
+        sidecar_files(spark, mapped_by_name.root)
     with pytest.raises(UnsupportedTableError, match="maps the fields of column 's' by name"):
-        sidecar_files(spark, by_name.root, version=1)
+        sidecar_files(spark, mapped_by_name.root, version=1)
     with pytest.raises(UnsupportedTableError, match="it maps its columns by id"):
-        sidecar_files(spark, mapped_by_id(SparkTable(spark, tmp_path / "id")).root)
+        sidecar_files(spark, mapped_by_id.root)
     vectors = SparkTable(spark, tmp_path / "vectors").sql(
         "CREATE TABLE {t} (id BIGINT, part INT) USING delta PARTITIONED BY (part) "
         "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",

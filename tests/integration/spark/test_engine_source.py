@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from delta_sidecar import build_index, errors
+from delta_sidecar import errors
 from delta_sidecar.engines.spark import register
 from delta_sidecar.pipeline.failures import own_error
 from tests.integration.same import sorted_rows
@@ -17,10 +16,6 @@ from tests.integration.spark.engine_tables import (
     NUMBERS,
     SHAPES,
     TYPED,
-    mapped_by_id,
-    mapped_by_name,
-    numbered,
-    typed,
 )
 from tests.integration.spark.oracle import SparkTable, with_setting
 
@@ -55,13 +50,6 @@ def pushing(spark: SparkSession) -> Iterator[SparkSession]:
         yield spark
 
 
-@pytest.fixture(scope="module")
-def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
-    table = numbered(SparkTable(spark, tmp_path_factory.mktemp("numbers") / "table"))
-    build_index(table.root)
-    return table
-
-
 def read(table: SparkTable, **options: Any) -> DataFrame:
     return table.spark.read.format("sidecar").options(**options).load(str(table.root))
 
@@ -72,15 +60,15 @@ def check_same(table: SparkTable) -> None:
     assert sorted_rows(ours.toArrow()) == sorted_rows(theirs.toArrow())
 
 
-def test_rows_and_schemas_are_those_of_delta_spark(source: SparkSession, tmp_path: Path) -> None:
-    for make in (mapped_by_name, mapped_by_id):
-        check_same(make(SparkTable(source, tmp_path / make.__name__)))
-    table = typed(SparkTable(source, tmp_path / "odd %20:é [x]{1} #?"))
-    build_index(table.root)
+def test_rows_and_schemas_are_those_of_delta_spark(
+    source: SparkSession, mapped_by_name: SparkTable, mapped_by_id: SparkTable, typed: SparkTable
+) -> None:
+    check_same(mapped_by_name)
+    check_same(mapped_by_id)
     for zone in ZONES:
         with with_setting(source, "spark.sql.session.timeZone", zone):
-            check_same(table)
-    assert sorted(row.id for row in read(table).where("p_s = 'a/b=c%20d:e'").collect()) == [1]
+            check_same(typed)
+    assert sorted(row.id for row in read(typed).where("p_s = 'a/b=c%20d:e'").collect()) == [1]
     assert TYPED.count("p_") > 5
 
 

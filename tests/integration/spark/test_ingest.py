@@ -223,30 +223,6 @@ def test_bad_rows_of_a_batch_are_written_once(
     assert len(raws()) == 4, "another table's batch of the same number is another batch"
 
 
-def test_a_batch_of_the_same_number_with_other_bad_rows_is_refused(
-    table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from delta_sidecar.pipeline import ingest_job as module
-
-    def dies(*_: object) -> bool:
-        raise RuntimeError("gone")
-
-    def run() -> IngestSummary:
-        return ingest(
-            tmp_path / "in", table.root, "ts", spark=table.spark, bad_rows=tmp_path / "bad", app_id="a", batch_id=0
-        )
-
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.json").write_text('{"ts": "2026-02-10"}\n{"ts": "?"}\n')
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "_write", dies)
-        with pytest.raises(RuntimeError, match="gone"):
-            run()
-    (tmp_path / "in" / "2.json").write_text('{"ts": "!"}\n')
-    with pytest.raises(InputError, match="other bad rows than the 2 of this one"):
-        run()
-
-
 def test_a_record_that_names_a_new_column_twice_is_a_bad_row(table: SparkTable, tmp_path: Path) -> None:
     """It is one in every pass: while the contract grows, and while the rows are written."""
     (tmp_path / "a.json").write_text('{"ts": "2026-02-10"}\n')
@@ -299,20 +275,20 @@ def wide_events(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def test_a_bucket_above_the_target_is_split_by_size(table: SparkTable) -> None:
-    target = 1_500_000
-    done = ingest(wide_events(table.spark, 100_000), table.root, "ts", target_file_size=target)
+    target = 450_000
+    done = ingest(wide_events(table.spark, 30_000), table.root, "ts", target_file_size=target)
     files = files_by_bucket(table)
     assert files["2026021023"] == done.files - 1 >= 3
     assert files["2026021100"] == 1
     sizes = [f.size for f in DeltaTable(str(table.root)).file_infos(predicate="_event_hour = '2026021023'")]
     assert max(sizes) <= 1.3 * target
     assert min(sizes) >= 0.8 * max(sizes), "files of a bucket are of one size: none is a remainder"
-    assert table.frame().count() == table.frame().select("id").distinct().count() == 100_000
+    assert table.frame().count() == table.frame().select("id").distinct().count() == 30_000
     agrees(table, done)
 
 
 def test_a_target_above_all_buckets_gives_one_file_each_and_none_never_splits(table: SparkTable) -> None:
-    frame = wide_events(table.spark, 100_000)
+    frame = wide_events(table.spark, 3_000)
     assert ingest(frame, table.root, "ts").files == 2
     steps: list[str] = []
     assert ingest(frame, table.root, "ts", target_file_size=None, on_progress=steps.append).files == 2
@@ -321,10 +297,11 @@ def test_a_target_above_all_buckets_gives_one_file_each_and_none_never_splits(ta
 
 
 def test_many_buckets_in_few_tasks(table: SparkTable) -> None:
-    frame = table.spark.sql("SELECT timestamp_seconds(1770764400 + id * 37) AS ts, id FROM range(0, 400)")
+    frame = table.spark.sql("SELECT timestamp_seconds(1770764400 + id * 37) AS ts, id FROM range(0, 100)")
     done = ingest(frame, table.root, "ts", bucket="minute")
     assert done.buckets == done.files == len(files_by_bucket(table, "_event_minute"))
-    assert done.rows == 400
+    assert done.rows == 100
+    assert done.buckets > 60
 
 
 def test_an_empty_batch_adds_nothing(table: SparkTable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -30,12 +31,20 @@ if TYPE_CHECKING:
 SPARK_STEPS = ("optimize", "vacuum", "checkpoint", "index")
 
 
-@pytest.fixture
-def small_files(table: SparkTable) -> SparkTable:
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
     """Several small files in three buckets with awkward values, one in a fourth."""
+    table = SparkTable(spark, tmp_path_factory.mktemp("original") / "table")
     table.sql("CREATE TABLE {t} (id BIGINT, bucket STRING, n INT) USING delta PARTITIONED BY (bucket, n)")
     rows = r"SELECT id, element_at(array('it\'s', 'a\\b', NULL), CAST(id + 1 AS INT)), 7 FROM range(3)"
     return table.sql(*[f"INSERT INTO {{t}} {rows}"] * 3, "INSERT INTO {t} VALUES (9, 'alone', NULL)")
+
+
+@pytest.fixture
+def small_files(original: SparkTable, tmp_path: Path) -> SparkTable:
+    """A copy of them, to put in order."""
+    shutil.copytree(original.root, tmp_path / "table")
+    return SparkTable(original.spark, tmp_path / "table")
 
 
 def maintained(table: SparkTable, **given: Any) -> dict[str, StepReport]:
