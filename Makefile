@@ -169,7 +169,7 @@ native: $(VENV)/.installed ## Build the native library into build/native, and ru
 
 .PHONY: native-cases
 native-cases: $(VENV)/.installed ## Compare the native reader with ours on CASES random logs, indexes and predicates (10000)
-	DELTA_SIDECAR_EXAMPLES=$(CASES) DELTA_SIDECAR_NATIVE_CALLS=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) \
+	DELTA_SIDECAR_EXAMPLES=$(CASES) DELTA_SIDECAR_NATIVE_CALLS=$(CASES) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 	  tests/native/test_cases.py tests/native/test_interface.py $(PYTEST_ARGS)
 
 .PHONY: companion-cases
