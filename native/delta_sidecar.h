@@ -17,14 +17,16 @@
  *   storage_options  an object: names as in Python ({"aws_region": "…", "azure_storage_account_key": "…"})
  *   memory_budget    bytes of an index that are read ahead; 64 MiB if left out
  *   threads          the threads that read a listing without a limit, the caller's included: from 1 (no other is
- *                    started) to 64. If left out: one for each core, 4 at most, and only where there is much to read
+ *                    started) to 64. If left out: one for each core, 4 at most, and only where there is much to read;
+ *                    1 where the process may address only so much memory (RLIMIT_AS), which threads take much of
  *   fallback         "none" (the default): without a usable index the answer is DELTA_NO_INDEX at once.
  *                    "log": the log and its checkpoints serve instead
  *
  * Files come newest first: those of commits after the index, then those of the index by its sort key. A predicate
  * leaves out files that cannot hold a matching row; it does not filter rows.
  *
- * No panic crosses this interface. If the process has no memory left, it ends, as with most programs. */
+ * No panic crosses this interface. If the process has no memory left, it ends, as with most programs. A thread that
+ * calls needs a stack of 128 KiB; a predicate that is nested deeply takes the most of it. */
 
 #ifndef DELTA_SIDECAR_H
 #define DELTA_SIDECAR_H

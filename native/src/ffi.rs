@@ -326,7 +326,10 @@ pub unsafe extern "C" fn delta_scan_close(scan: *mut Handle) {
 }
 
 struct Stream {
+    /// None at the end, and after an error.
     scan: Option<Scan>,
+    /// The error that ended it. It stays: a consumer that asks again must not take what it has for the whole list.
+    failed: Option<Error>,
     schema: SchemaRef,
 }
 
@@ -334,18 +337,17 @@ impl Iterator for Stream {
     type Item = std::result::Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let scan = self.scan.as_mut()?;
-        let answer = catch_unwind(AssertUnwindSafe(|| scan.next())).unwrap_or_else(|panic| Err(panicked(panic)));
-        if !matches!(answer, Ok(Some(_))) {
+        if let Some(scan) = &mut self.scan {
+            match catch_unwind(AssertUnwindSafe(|| scan.next())).unwrap_or_else(|panic| Err(panicked(panic))) {
+                Ok(Some(batch)) => return Some(Ok(batch)),
+                Ok(None) => {}
+                Err(error) => self.failed = Some(error),
+            }
             self.scan = None;
         }
-        match answer {
-            Ok(batch) => batch.map(Ok),
-            Err(error) => {
-                remember(&error.message);
-                Some(Err(ArrowError::ExternalError(Box::new(error))))
-            }
-        }
+        let error = self.failed.clone()?;
+        remember(&error.message);
+        Some(Err(ArrowError::ExternalError(Box::new(error))))
     }
 }
 
@@ -366,7 +368,7 @@ pub unsafe extern "C" fn delta_scan_stream(table: *const c_char, options_json: *
         std::ptr::write(out, FFI_ArrowArrayStream::empty());
         let scan = opened(table, options_json)?;
         let schema = scan.schema();
-        std::ptr::write(out, FFI_ArrowArrayStream::new(Box::new(Stream { scan: Some(scan), schema })));
+        std::ptr::write(out, FFI_ArrowArrayStream::new(Box::new(Stream { scan: Some(scan), failed: None, schema })));
         Ok(Code::Ok)
     })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nix::sys::resource::{getrlimit, Resource, RLIM_INFINITY};
 use serde_json::Value as Json;
 
 use crate::error::{fail, shown, Code, Error, Result};
@@ -16,6 +17,12 @@ const MEMORY_BUDGET: u64 = 64 << 20;
 /// Threads of a listing, at most, if no number is given.
 const THREADS: usize = 4;
 const MOST_THREADS: u64 = 64;
+
+/// Whether the process may address as much as it likes: each thread reserves 64 MiB and more for its allocations, and a
+/// process that runs out of addresses becomes slow or ends.
+fn has_room_for_threads() -> bool {
+    getrlimit(Resource::RLIMIT_AS).is_ok_and(|(most, _)| most == RLIM_INFINITY)
+}
 
 fn bad<T>(message: impl Into<String>) -> Result<T> {
     fail(Code::BadArgument, message)
@@ -71,7 +78,8 @@ pub fn parse(text: &str) -> Result<Request> {
 fn threads(json: Option<&Json>) -> Result<Threads> {
     let Some(json) = json else {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        return Ok(Threads { most: cores.min(THREADS), at_once: false });
+        let most = if has_room_for_threads() { cores.min(THREADS) } else { 1 };
+        return Ok(Threads { most, at_once: false });
     };
     match json.as_u64() {
         Some(most @ 1..=MOST_THREADS) => Ok(Threads { most: most as usize, at_once: true }),

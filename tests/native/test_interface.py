@@ -215,6 +215,14 @@ def test_a_scan_that_failed_does_not_go_on(tmp_path: Path, threads: int | None) 
             assert library.last_error() == said
     finally:
         native().delta_scan_close(scan)
+    stream = library.stream(tmp_path, threads=threads)
+    counts: list[int] = []
+    with pytest.raises(pa.ArrowException, match=broken.name):
+        counts.extend(batch.num_rows for batch in stream)
+    assert sum(counts) == given
+    for _ in range(3):
+        with pytest.raises(pa.ArrowException, match=broken.name):
+            stream.read_next_batch()
 
 
 def test_no_index_is_said_at_once(tmp_path: Path) -> None:
@@ -295,6 +303,22 @@ def test_without_threads_to_be_had_the_caller_does_the_work(many: Path) -> None:
     environment = {**os.environ, "RUST_MIN_STACK": str(1 << 48), "PYTHONPATH": str(library.ROOT)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout.strip()) == (0, "20000"), done.stderr
+
+
+def test_a_process_with_limited_addresses_starts_no_thread(many: Path) -> None:
+    program = f"""
+import resource
+from tests.native import library, test_interface
+limit = 8 << 30
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+with library.opened({str(many)!r}) as scan:
+    before = test_interface.running()
+    running = [test_interface.running() for _ in scan]
+    print(len(running), max(running) - before)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(library.ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout.strip()) == (0, "20000 0"), done.stderr
 
 
 def running() -> int:
