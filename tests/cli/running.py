@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +47,26 @@ def invoke(*arguments: object) -> Done:
 
     from delta_sidecar.cli.main import app
 
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    with logs_as_they_were():
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     return Done(result.exit_code, result.stdout, result.stderr)
+
+
+@contextmanager
+def logs_as_they_were() -> Iterator[None]:
+    """The command sets what the library logs, and where: for a process, not for the tests that come after it."""
+    before = {logger.name: (logger.level, logger.handlers, logger.propagate) for logger in library_loggers()}
+    try:
+        yield
+    finally:
+        for logger in library_loggers():
+            level, logger.handlers, logger.propagate = before.get(logger.name, (logging.NOTSET, [], True))
+            logger.setLevel(level)
+
+
+def library_loggers() -> list[logging.Logger]:
+    known = [*logging.root.manager.loggerDict]
+    return [logging.getLogger(name) for name in known if name.partition(".")[0] == "delta_sidecar"]
 
 
 def assert_refused(done: Done, *words: str) -> None:

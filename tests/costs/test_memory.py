@@ -33,7 +33,15 @@ def peak_mb(question: str, spec: Spec) -> float:
     return found.peak_mb
 
 
-@pytest.mark.parametrize("question", ["first_file", "all_arrow", "stats_predicate", "all_objects"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        pytest.param("first_file", marks=pytest.mark.slow),
+        "all_arrow",
+        "stats_predicate",
+        pytest.param("all_objects", marks=pytest.mark.slow),
+    ],
+)
 def test_a_scan_of_a_hundred_thousand_files(question: str) -> None:
     assert peak_mb(question, TENTH) < 100
 

@@ -26,7 +26,9 @@ def same_rows(one: pa.Table, other: pa.Table) -> bool:
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("name", golden_names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if n % 3 else []) for n, name in enumerate(golden_names())]
+)
 def test_golden_tables(golden: Path, name: str) -> None:
     try:
         table = DeltaTable(golden / name / "delta")

@@ -248,7 +248,16 @@ UNASKED = [
 
 
 @pytest.mark.parametrize("expression", UNASKED, ids=str)
-@pytest.mark.parametrize("columns", [["id"], ["p"], ["s", "id"], ["day", "p"]], ids=str)
+@pytest.mark.parametrize(
+    "columns",
+    [
+        pytest.param(["id"], marks=pytest.mark.slow),
+        ["p"],
+        ["s", "id"],
+        pytest.param(["day", "p"], marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_a_pyarrow_expression_of_columns_that_are_not_asked_for(
     columns: list[str], expression: pc.Expression, table: DeltaTable
 ) -> None:

@@ -74,8 +74,15 @@ def check(store: Store, log: LogBuilder) -> None:
     assert_index_is(store, log.version, log.state().files.values())
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("full", [False, True], ids=["incremental", "full"])
+@pytest.mark.parametrize(
+    ("full", "after"),
+    [
+        pytest.param(False, True, id="incremental-after"),
+        pytest.param(True, False, id="full-before"),
+        pytest.param(False, False, id="incremental-before", marks=pytest.mark.slow),
+        pytest.param(True, True, id="full-after", marks=pytest.mark.slow),
+    ],
+)
 def test_a_build_that_dies_at_any_write(tmp_path: Path, full: bool, after: bool) -> None:
     """Whatever is there when it dies is what was there before, or the new index; the next build completes."""
     deaths = 0

@@ -73,7 +73,10 @@ def rows_of(text: str, kind: str) -> set[float]:
     return {"float": {single}, "double": {double}}.get(kind, {single, double})
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[] if kind in ("float", KINDS[-1]) else [pytest.mark.slow]) for kind in KINDS],
+)
 def test_every_base_lists_the_same_files_and_loses_no_row(tmp_path: Path, kind: str) -> None:
     root = table_of(tmp_path, kind)
     indexed, plain = (DeltaTable(root, options={"delta.sidecar.enabled": enabled}) for enabled in (True, False))

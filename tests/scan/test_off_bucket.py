@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from delta_sidecar import DeltaTable
@@ -69,12 +69,12 @@ class File:
         return self.time is None or within[0] <= self.time < within[1]
 
     def must_be_kept(self, low: datetime) -> bool:
-        """For `ts >= low`: it may hold such a row, by its own bounds, or else by its bucket."""
+        """For `ts >= low`: it may hold such a row, by its own bounds, or else by its bucket, if that can be true."""
         if self.time is not None:
             return self.time >= low
         if self.bucket is None:
             return False
-        return self.interval is None or self.interval[1] > low
+        return bool(self.nulls) or self.interval is None or self.interval[1] > low
 
 
 HOURS = [f"20260210{hour:02}" for hour in range(4)]
@@ -115,6 +115,8 @@ def made(root: Path, found: list[File], kind: str) -> DeltaTable:
 @pytest.mark.parametrize("kind", ["log", "checkpoint", "index", "footer"])
 @random_cases(25)
 @given(found=st.lists(st.one_of(honest, files), min_size=1, max_size=9), minutes=st.integers(0, 260))
+@example(found=[File(None, HOURS[0], nulls=1)], minutes=200)
+@example(found=[File(0, HOURS[0]), File(30, HOURS[0], nulls=1), File(90, HOURS[1])], minutes=0)
 def test_no_file_is_lost_to_another_bucket(kind: str, found: list[File], minutes: int) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     try:

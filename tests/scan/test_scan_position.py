@@ -39,8 +39,20 @@ def cut_after(scan: FileScan, batches: int) -> tuple[list[str], ScanPosition]:
 
 
 @pytest.mark.parametrize("in_threads", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[2], QUERIES[5]], ids=lambda query: str(query.arguments))
-@pytest.mark.parametrize(("checkpoint", "tier"), [(None, "log"), (2, "checkpoint"), (INDEXED, "index")])
+@pytest.mark.parametrize(
+    ("checkpoint", "tier", "query"),
+    [
+        pytest.param(
+            checkpoint,
+            tier,
+            query,
+            marks=[] if tier == "index" or not query.arguments else [pytest.mark.slow],
+            id=f"{tier} {query.arguments}",
+        )
+        for checkpoint, tier in ((None, "log"), (2, "checkpoint"), (INDEXED, "index"))
+        for query in (QUERIES[0], QUERIES[2], QUERIES[5])
+    ],
+)
 def test_cut_anywhere(tmp_path: Path, checkpoint: int | None, tier: str, query: Any, in_threads: bool) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint, vectors=True)
     limits = ReaderLimits(parts=PartLimits(few_rows=-1, helpers=1)) if in_threads else None
@@ -56,8 +68,15 @@ def test_cut_anywhere(tmp_path: Path, checkpoint: int | None, tier: str, query: 
         assert begun + paths(rest) == whole
 
 
-@pytest.mark.parametrize("damage", [deleted, flipped])
-@pytest.mark.parametrize("checkpoint", [None, 2])
+@pytest.mark.parametrize(
+    ("checkpoint", "damage"),
+    [
+        (None, deleted),
+        (2, flipped),
+        pytest.param(None, flipped, marks=pytest.mark.slow),
+        pytest.param(2, deleted, marks=pytest.mark.slow),
+    ],
+)
 def test_an_index_that_breaks_in_the_middle(
     tmp_path: Path, checkpoint: int | None, damage: Callable[[Path], None]
 ) -> None:

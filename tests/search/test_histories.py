@@ -130,14 +130,14 @@ def place(kind: str, tmp_path: Path) -> Store:
 CASES = range(examples(12))
 
 
-@pytest.mark.parametrize("kind", ["memory", "local"])
+@pytest.mark.parametrize("kind", ["memory", pytest.param("local", marks=pytest.mark.slow)])
 def test_histories(kind: str, tmp_path: Path) -> None:
     for seed in CASES:
         plain = place(kind, tmp_path)
         assert run(plain, plain, seed, may_fail=False) == 0
 
 
-@pytest.mark.parametrize("kind", ["memory", "local"])
+@pytest.mark.parametrize("kind", ["memory", pytest.param("local", marks=pytest.mark.slow)])
 def test_histories_on_a_store_that_fails_and_is_asked_again(kind: str, tmp_path: Path) -> None:
     """With the retries of real stores nothing shows, though puts succeed without an answer."""
     for seed in CASES:

@@ -110,7 +110,10 @@ def model(name: str) -> Model:
     return Model({"body": name, "host": "raw"}, ["body"], stem, typed)
 
 
-@pytest.mark.parametrize("name", ANALYZERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[] if n in ("default", "raw", "cjk", "en") else [pytest.mark.slow]) for n in ANALYZERS],
+)
 def test_queries_find_what_the_model_finds(name: str) -> None:
     made, expected = indexed(name), model(name)
     queries = Queries(random.Random(name), has_patterns=name not in ("en", "de"))

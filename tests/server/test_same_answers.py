@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from delta_sidecar import Connection, DeltaTable, RemoteTable, build_index, connect
 from delta_sidecar.errors import ConsumedStreamError, DeltaSidecarError, InputError
 from tests.data.changing import feed_table, keyed, recorded, removed, vector, written
-from tests.engines.tables import TABLES
+from tests.engines.tables import TABLES, UNLIKE
 from tests.engines.test_property import VALUES
 from tests.engines.test_property import table as random_table  # noqa: F401
 from tests.events_table import write_events
@@ -75,7 +75,13 @@ def outcome(read: Any) -> Any:
         return type(error), str(error)
 
 
-@pytest.mark.parametrize("name", [*TABLES, "events"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("plain", *UNLIKE, "events") else [pytest.mark.slow])
+        for name in (*TABLES, "events")
+    ],
+)
 def test_files_rows_and_stats(name: str, lake: Path, connection: Connection) -> None:
     local, remote = DeltaTable(lake / name), connection.table(f"lake/{name}")
     assert remote.version() == local.version()

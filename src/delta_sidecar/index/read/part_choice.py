@@ -53,7 +53,8 @@ class PartChoice:
     @cached_property
     def tries_stats(self) -> bool:
         """Whether stats files are read first, for bounds that are not in the core."""
-        return self.stats_columns.needs_stats(self.index.layout) and not self.request.source.all_stats
+        needed = self.stats_columns.needs_stats(self.index.layout) or self._doubts_buckets
+        return needed and not self.request.source.all_stats
 
     @property
     def rows(self) -> int:
@@ -68,6 +69,15 @@ class PartChoice:
         size = _bytes(parts.core, self.positions) + _bytes(parts.stats, with_stats)
         groups = sum(parts.row_groups[at] for at in self.positions)
         return AtMost(groups, size, len(with_stats))
+
+    @property
+    def _doubts_buckets(self) -> bool:
+        """Whether rows of a chosen part are compared with their buckets. A row without a time contradicts its bucket,
+        and how many there are is not in the core."""
+        pruning, counts = self.request.pruning, self.index.manifest.parts.off_bucket
+        if pruning is None or pruning.derived is None:
+            return False
+        return any(not self.buckets_are_checked(counts[at]) for at in self.positions)
 
     def buckets_are_checked(self, off_bucket: int) -> bool:
         """Whether the builder checked this part's rows against the buckets used for pruning, and all agreed."""
