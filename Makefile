@@ -99,8 +99,9 @@ pythons: $(VENV)/.installed ## The same tests, and search, with the wheel and al
 	    --hypothesis-profile check -p no:cacheprovider $(INSTALLED_TESTS) tests/search $(PYTEST_ARGS) || exit 1; \
 	done
 
-# In a fresh clone every worker would compile all tests: here they are compiled once, on the core that mypy leaves.
-COMPILED = { [ -d tests/__pycache__ ] || $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true; }
+# In a fresh clone every worker would compile all code, which takes memory, too, where a test measures it: here it is
+# compiled once, on the core that mypy leaves.
+COMPILED = { [ -d tests/__pycache__ ] || $(BIN)/python -m compileall -q src benchmarks; [ -d tests/__pycache__ ] || $(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true; }
 
 .PHONY: lint
 lint: $(VENV)/.installed ## Ruff, mypy and the import rules

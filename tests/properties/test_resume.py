@@ -42,7 +42,8 @@ def report() -> Iterator[None]:
     scenario=scenarios,
     wanted=st.lists(builds, max_size=2),
     reader=readers,
-    predicate=st.none() | predicates({**PARTITION_VALUES, **LITERALS}),
+    # The present makes another predicate each time, with which no listing goes on.
+    predicate=st.none() | predicates({**PARTITION_VALUES, **LITERALS}).filter(lambda p: "now()" not in str(p)),
     stats=st.booleans(),
     limit=st.none() | st.integers(0, 5),
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 3)),

@@ -24,8 +24,8 @@ from delta_sidecar.lake import (
     delete,
     ensure_table,
     merge,
-    operations,
     optimize,
+    table_operation,
     update,
     write,
 )
@@ -227,7 +227,7 @@ def test_a_batch_below_the_last_one_is_done_already_or_refused(table: SparkTable
 
 
 def test_a_commit_that_was_made_although_it_failed_is_found(table: SparkTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = operations.own_session
+    real = table_operation.own_session
 
     @contextmanager
     def lost(*given: Any) -> Iterator[Any]:
@@ -236,7 +236,7 @@ def test_a_commit_that_was_made_although_it_failed_is_found(table: SparkTable, m
         raise SparkError("the connection was lost")
 
     write(table.spark, table.root, rows(table, 0, 4), policy=PLAIN)
-    monkeypatch.setattr(operations, "own_session", lost)
+    monkeypatch.setattr(table_operation, "own_session", lost)
     assert delete(table.spark, table.root, "id = 1", policy=PLAIN).state == "committed"
     with pytest.raises(UncertainCommitError, match=r"lost; its commit \(token .*\) is not in the log, but may still"):
         delete(table.spark, table.root, "id = 1", policy=PLAIN)
