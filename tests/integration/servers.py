@@ -29,6 +29,7 @@ KAFKA = ROOT / ".cache" / "kafka"
 S3_JARS = Path(os.environ.get("DELTA_SIDECAR_S3_JARS", ROOT / ".cache" / "s3-jars"))
 KUSTO = ROOT / ".cache" / "kusto"
 KUSTO_LIBRARY = KUSTO / "node_modules" / "@kusto" / "language-service-next"
+S3_MAIN = ROOT / "tests" / "integration" / "s3_server.py"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 ARCHIVE = ROOT / ".cache" / "spark.jsa"
@@ -168,10 +169,11 @@ def azurite_server(container: str = "lake") -> Iterator[ObjectServer]:
 
 @contextmanager
 def s3_server(bucket: str = "lake") -> Iterator[ObjectServer]:
-    """moto's S3 server."""
+    """moto's S3 server, in memory."""
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    # Without -P the directory of the program comes first, where `deltalake` is a directory of tests.
+    command = [sys.executable, "-P", str(S3_MAIN), "-H", "127.0.0.1", "-p", str(port)]
     options = {
         "aws_access_key_id": "testing",
         "aws_secret_access_key": "testing",
