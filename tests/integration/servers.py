@@ -33,6 +33,7 @@ S3_MAIN = ROOT / "tests" / "integration" / "s3_server.py"
 AZURITE_MAIN = ROOT / ".cache" / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 ARCHIVE = ROOT / ".cache" / "spark.jsa"
+WORKER_DAEMON = "tests.integration.worker_daemon"
 
 
 def _archived() -> str:
@@ -42,11 +43,13 @@ def _archived() -> str:
     return f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 
 
+_FORKED = " -Djdk.lang.Process.launchMechanism=VFORK"
+"""Hadoop runs `chmod` for every file it makes on a local disk: this starts it without a helper process in between."""
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
 does: see `make ingest-cases`. Without it the room for compiled code is a fifth, which Spark fills: then code is thrown
 away and compiled again and again, unless there is more room."""
-JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _archived()
+JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _FORKED + _archived()
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling code for tables of ten rows takes a quarter of the time."""
@@ -232,9 +235,13 @@ def spark_session(
     builder = SparkSession.builder.master(f"local[{cores}]").appName("delta-sidecar-tests")
     settings = spark_settings(workdir, memory)
     settings["spark.jars"] = ",".join([settings["spark.jars"], *map(str, more_jars)])
+    settings["spark.python.daemon.module"] = WORKER_DAEMON
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    # Tasks outside of a query, such as those that replay Delta's log, see the properties of their thread alone.
+    for name, value in INTERPRETED.items():
+        session.sparkContext.setLocalProperty(name, value)
     try:
         yield session
     finally:
@@ -260,6 +267,9 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # The place in the code where each column was made: Spark looks it up in five calls to its JVM.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.dataFrameQueryContext.enabled": "false",
     } | INTERPRETED
 
 

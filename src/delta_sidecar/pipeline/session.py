@@ -37,6 +37,8 @@ _PROCESS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
+    # Where in our code a frame was made says nothing to a user, and costs several calls to the JVM for each column.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.redaction.regex": SECRET_NAMES,
 }
 _DRIVERS = {"s3": "hadoop-aws", "az": "hadoop-azure", "abfss": "hadoop-azure"}

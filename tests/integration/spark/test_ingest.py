@@ -22,6 +22,7 @@ from delta_sidecar import DeltaTable, InputError, OptionError, UnknownColumnErro
 from delta_sidecar.pipeline.event_time import bucket_number, parsed_text
 from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
 from delta_sidecar.values.bucket_columns import GRANULARITIES, TIME_TYPES, TimeType
+from tests.integration.servers import WORKER_DAEMON
 from tests.integration.spark.oracle import SparkTable, with_setting
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def python_workers() -> set[int]:
     workers = set()
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
-            if "pyspark.daemon" in process.cmdline():
+            if WORKER_DAEMON in process.cmdline():
                 workers.add(process.pid)
     return workers
 
