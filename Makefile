@@ -85,7 +85,7 @@ lowest: $(VENV)/.installed ## The tests of reading and of the command, with the 
 	$(BIN)/uv venv --quiet --clear --no-python-downloads --python 3.11 $(LOWEST)
 	VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct -e '.[avro,engines,pandas,server]' \
 	  $$(grep -E '^(adbc-driver-flightsql|adbc-driver-manager|boto3|deltalake|hypothesis|psutil|pytest|pytest-xdist)==' constraints.txt)
-	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" --hypothesis-profile check \
+	$(LOWEST)/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not long" --hypothesis-profile check \
 	  -W ignore::DeprecationWarning -p no:cacheprovider $(INSTALLED_TESTS) $(PYTEST_ARGS)
 
 .PHONY: pythons
@@ -95,7 +95,7 @@ pythons: $(VENV)/.installed ## The same tests, and search, with the wheel and al
 	  $(BIN)/uv venv --quiet --clear --no-python-downloads --python $$python $(CACHE)/pythons || exit 1; \
 	  VIRTUAL_ENV=$(CURDIR)/$(CACHE)/pythons $(BIN)/uv pip install --quiet --constraint constraints.txt \
 	    "$$(ls $(CURDIR)/$(CACHE)/wheel/*.whl)[$(EXTRAS)]" || exit 1; \
-	  $(CACHE)/pythons/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow" \
+	  $(CACHE)/pythons/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not long" \
 	    --hypothesis-profile check -p no:cacheprovider $(INSTALLED_TESTS) tests/search $(PYTEST_ARGS) || exit 1; \
 	done
 

@@ -124,6 +124,7 @@ def test_every_error_says_what_it_is(name: str) -> None:
     assert error_classes()[name].__doc__
 
 
+@pytest.mark.slow
 def test_the_pipeline_needs_no_spark_before_it_is_called() -> None:
     """Every name of it can be had where pyspark is not installed; what needs Spark says so."""
     code = """

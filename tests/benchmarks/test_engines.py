@@ -16,6 +16,8 @@ from benchmarks.measure import Measurement
 from benchmarks.specs import EngineSpec, RowsSpec, from_json, to_json
 from delta_sidecar import DeltaTable
 
+pytestmark = pytest.mark.slow
+
 SPEC = EngineSpec(350)
 ROWS = RowsSpec(files=3, rows_per_file=2_000)
 

@@ -53,6 +53,7 @@ def live_paths(spec: LogSpec, table: Path) -> set[str]:
     return live
 
 
+@pytest.mark.slow
 def test_live_files_are_those_of_the_spec_and_of_deltalake(spec: LogSpec, tmp_path: Path) -> None:
     write_log(spec, tmp_path)
     live = live_paths(spec, tmp_path)
@@ -62,6 +63,7 @@ def test_live_files_are_those_of_the_spec_and_of_deltalake(spec: LogSpec, tmp_pa
     assert {uri.removeprefix(f"{tmp_path}/") for uri in peer.file_uris()} == live
 
 
+@pytest.mark.slow
 def test_every_remove_hits_a_live_file(spec: LogSpec, tmp_path: Path) -> None:
     write_log(spec, tmp_path)
     known = {row["add"]["path"] for row in checkpoint_rows(spec, tmp_path) if row["add"]}

@@ -15,6 +15,8 @@ from delta_sidecar import DeltaTable
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
 
+pytestmark = pytest.mark.slow
+
 SMALL = LogSpec(2_500, tail_commits=3, adds_per_commit=40)
 
 
@@ -37,7 +39,6 @@ def listed(table: Path, predicate: str | None = None, enabled: bool = True) -> t
     [(LogSpec(20_000), 6_000), (LogSpec(2_500, stat_columns=3), 1_000), (LogSpec(2_500, files_per_hour=7), 2_500)],
     ids=["20 columns", "3 columns", "many hours"],
 )
-@pytest.mark.slow
 def test_the_index_is_the_checkpoint(spec: LogSpec, part_rows: int, tmp_path: Path) -> None:
     write_log(spec, tmp_path)
     write_index(spec, tmp_path, part_rows, workers=1)

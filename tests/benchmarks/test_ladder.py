@@ -153,6 +153,7 @@ def test_recorded_figures_are_the_newest_that_were_measured(tmp_path: Path) -> N
     assert ladder.recorded_peers(2_000, [tmp_path]) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "key", ["index.take", "index.every_stat", "index.last_hour_by_time", "checkpoint.last_hour_one_by_one"]
 )
@@ -164,6 +165,7 @@ def test_workloads_give_right_answers_and_tell_their_cost(key: str, spec: Indexe
         assert found.told(name)
 
 
+@pytest.mark.slow
 def test_another_base_than_the_one_asked_for_is_a_failure(spec: IndexedSpec) -> None:
     for manifest in ensure_indexed(spec, workers=1).rglob("*.manifest.json"):
         manifest.unlink()

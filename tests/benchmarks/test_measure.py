@@ -12,6 +12,8 @@ from benchmarks.generate import ensure
 from benchmarks.measure import ROOT, HighWaterMark, Sampler, measure
 from benchmarks.specs import LogSpec
 
+pytestmark = pytest.mark.slow
+
 MB = 1_000_000
 
 

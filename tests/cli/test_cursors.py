@@ -49,6 +49,7 @@ def test_all_rows_first_then_what_is_new(log: LogBuilder) -> None:
     assert in_short(changes(log, "--from", 2, "--peek")) == [(5, "insert", 2), (5, "delete", 3)]
 
 
+@pytest.mark.slow
 def test_conditions_and_columns_of_all_rows(log: LogBuilder) -> None:
     """Those on columns of the feed, too, though no file has them."""
     peek = ("--peek", "--where")
@@ -138,6 +139,7 @@ def test_a_sync_needs_no_spark_to_say_what_is_next(log: LogBuilder, tmp_path: Pa
     assert json.loads(json.dumps(current[0]))["steps"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_watch_ends_well_when_stopped(log: LogBuilder, tmp_path: Path, number: signal.Signals) -> None:
     feed_table(tmp_path / "copy").commit()

@@ -48,6 +48,7 @@ def started(command: list[str], stdout: int = subprocess.PIPE) -> subprocess.Pop
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--json"], ["--json", "--stats"], []], ids=["json", "stats", "table"])
 def test_a_closed_pipe_is_not_an_error(large: Path, arguments: list[str]) -> None:
     with open_command("files", large, *arguments) as process:
@@ -59,6 +60,7 @@ def test_a_closed_pipe_is_not_an_error(large: Path, arguments: list[str]) -> Non
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_stops_rows_too(tmp_path: Path) -> None:
     rows = pa.table({"x": pa.array(range(200_000), pa.int64())})
     deltalake.write_deltalake(str(tmp_path / "t"), rows)
@@ -71,6 +73,7 @@ def test_a_closed_pipe_stops_rows_too(tmp_path: Path) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_pipe_closed_from_the_start(large: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -81,6 +84,7 @@ def test_a_pipe_closed_from_the_start(large: Path) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_one_line(large: Path) -> None:
     with open_command("files", large, "--json") as process:
         assert process.stdout is not None
@@ -93,6 +97,7 @@ def test_an_interrupt_is_one_line(large: Path) -> None:
         assert process.stderr.read() == b"sidecar: interrupted\n"
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_rows_too(tmp_path: Path) -> None:
     rows = pa.table({"x": pa.array(range(400_000), pa.int64())})
     deltalake.write_deltalake(str(tmp_path / "t"), rows)
@@ -109,6 +114,7 @@ def test_an_interrupt_stops_rows_too(tmp_path: Path) -> None:
 SIGNALS = [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
 def test_a_signal_leaves_no_half_of_a_file(
     large: Path, tmp_path: Path, number: signal.Signals, code: int, word: bytes
@@ -141,6 +147,7 @@ with interrupts.deleting(Path("half")), Path("half").open("w"):
 """The main thread goes on whatever it is told, as one that waits inside a native library does."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "word"), SIGNALS)
 def test_a_process_that_is_ended_by_force_leaves_no_half_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int, word: bytes
@@ -189,6 +196,7 @@ def busy() -> Iterator[list[str]]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_retries_show_and_an_interrupt_ends_them_at_once(busy: list[str]) -> None:
     """Threads of the pool wait for their next attempt, as the main thread does."""
     with open_command("files", "s3://bucket/table", *busy) as process:
@@ -204,6 +212,7 @@ def test_retries_show_and_an_interrupt_ends_them_at_once(busy: list[str]) -> Non
         assert process.stderr.read() == b"sidecar: interrupted\n"
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_wait_for_a_silent_store() -> None:
     """The main thread is inside a native library, where Python hears of no signal."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -219,6 +228,7 @@ def test_an_interrupt_ends_a_wait_for_a_silent_store() -> None:
             assert process.stderr.read() == b"sidecar: interrupted\n"
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line(large: Path) -> None:
     with Path("/dev/full").open("wb") as full, open_command("files", large, "--json", stdout=full.fileno()) as process:
         assert process.wait(60) == 2
@@ -227,6 +237,7 @@ def test_a_full_disk_is_one_line(large: Path) -> None:
         assert b"No space left" in line
 
 
+@pytest.mark.slow
 def test_colour_on_a_terminal_only(large: Path) -> None:
     ours, theirs = os.openpty()
     environment = os.environ | {"TERM": "xterm-256color"}
@@ -281,6 +292,7 @@ def test_a_process_shows_no_secret() -> None:
     assert SECRET not in done.out + done.err
 
 
+@pytest.mark.slow
 def test_secrets_do_not_show_when_all_is_well(tmp_path: Path) -> None:
     table = LogBuilder(tmp_path).metadata({"x": "long"}).commit(add("a")).commit(add("b")).root
     options = ("--storage-option", f"aws_secret_access_key={SECRET}", "--verbose")

@@ -23,6 +23,7 @@ LARGE = ("parquet-decimal-dictionaries/delta", "parquet-decimal-dictionaries-v2/
 """A million rows each."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "table",
     [pytest.param(t, marks=[pytest.mark.slow] if n % 4 or t in LARGE else []) for n, t in enumerate(WITH_ROWS)],
@@ -36,6 +37,7 @@ def test_as_many_rows_as_expected(golden: Path, table: str) -> None:
     assert len(msgspec.json.Decoder().decode_lines(done.out)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", GOOD)
 def test_what_a_good_table_is(golden: Path, table: str) -> None:
     listed = invoke("files", golden / table, "--json").objects

@@ -54,6 +54,7 @@ def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_of_a_page_runs(page: Path, here: Path) -> None:
     for line in "".join(blocks(page, "sh")).splitlines():
@@ -82,6 +83,7 @@ def test_sessions_of_a_page_print_what_it_says(page: Path, here: Path) -> None:
             assert shell(command, here).stdout == expected
 
 
+@pytest.mark.slow
 def test_the_readme_runs_in_duckdb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

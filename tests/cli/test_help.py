@@ -64,6 +64,7 @@ def test_options_of_long_commands_are_in_sections() -> None:
                       "Batches and streams:", "Kafka:", "Spark:", "Output:", "Store:"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "completed"),
     [

@@ -92,6 +92,7 @@ def test_a_checkpoint_comes_with_a_warning(events: LogBuilder) -> None:
     assert "aborts every batch and stream" in done.objects[0]["warnings"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_watch_tells_each_build_and_ends_well_when_stopped(events: LogBuilder, number: signal.Signals) -> None:
     events.checkpoint()

@@ -37,6 +37,7 @@ def test_a_batch_is_out_before_the_next_is_made() -> None:
     assert sink.lines() == 6
 
 
+@pytest.mark.slow
 def test_a_table_holds_few_rows() -> None:
     sink = Sink()
 

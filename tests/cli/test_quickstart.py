@@ -47,6 +47,7 @@ def test_a_page_runs_from_top_to_bottom(page: Path, fresh: FreshEnvironment, tmp
         run_block(fresh, kind, text, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_notebook_runs(fresh: FreshEnvironment, tmp_path: Path) -> None:
     cells = json.loads(NOTEBOOK.read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]

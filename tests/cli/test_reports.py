@@ -169,6 +169,7 @@ def test_help_is_quick_to_start() -> None:
     assert {"pyarrow", "numpy", "obstore", "msgspec", "rich", "pandas"}.isdisjoint(json.loads(done.stderr))
 
 
+@pytest.mark.slow
 def test_verbose_logs_on_stderr_only(table: Path) -> None:
     (table / "_delta_log" / "_last_checkpoint").write_text("{")
     quiet, loud = sidecar("files", table, "--json"), sidecar("files", table, "--json", "--verbose")

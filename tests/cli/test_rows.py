@@ -93,6 +93,7 @@ def test_rows_for_people(table: str) -> None:
     assert last.split() == ["4", "null", "4.0"]
 
 
+@pytest.mark.slow
 def test_reading_does_not_import_pandas(table: str) -> None:
     import subprocess
     import sys

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.running import assert_refused, invoke, sidecar
 
 SMALL = ("--hours", 3, "--files-per-hour", 2, "--rows-per-file", 4)
 
 
+@pytest.mark.slow
 def test_a_sample_is_indexed_verified_explained_and_read(tmp_path: Path) -> None:
     table = tmp_path / "events"
     (made,) = sidecar("sample", table, *SMALL, "--json").objects

@@ -43,6 +43,7 @@ def screen(width: int, *arguments: object) -> list[str]:
     return plain.replace("\r\n", "\n").splitlines()
 
 
+@pytest.mark.slow
 def test_files(table: Path) -> None:
     assert screen(80, "files", table) == [
         "   size  modified              hour        path",
@@ -55,6 +56,7 @@ def test_files(table: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize(
     "command",

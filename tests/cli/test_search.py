@@ -76,6 +76,7 @@ def test_two_questions_are_refused(root: Path) -> None:
     assert_refused(invoke("search", root, "disk", "--count", "--histogram", "1h"), "ask one")
 
 
+@pytest.mark.slow
 def test_the_command_in_its_own_process(root: Path) -> None:
     done = sidecar("search", root, "disk", "--limit", 1, "--json")
     assert len(done.objects) == 1

@@ -96,6 +96,7 @@ def test_a_file_that_was_there_is_replaced_only_by_a_complete_one(table: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.json", "table"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["parquet", "csv", "arrow", "json"])
 def test_batches_are_written_as_they_come(tmp_path: Path, ending: Any) -> None:
     """What is held does not grow with the result."""

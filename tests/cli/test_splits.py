@@ -64,6 +64,7 @@ def test_a_table_through_its_life(source: Path, tmp_path: Path) -> None:
     assert ids(table) == []
 
 
+@pytest.mark.slow
 def test_partitions(source: Path, tmp_path: Path) -> None:
     table = tmp_path / "logs"
     invoke("splits", "build", source, table, "--text", "body", "--key", "id", "--partition-by", "host")
@@ -99,6 +100,7 @@ def test_a_companion_is_followed(tmp_path: Path) -> None:
     assert invoke("splits", "describe", table / "_search", "--json").objects[0]["rows"] == 100
 
 
+@pytest.mark.slow
 def test_following_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     table = tmp_path / "events"
     write_deltalake(str(table), log_lines(50))

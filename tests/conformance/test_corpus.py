@@ -166,6 +166,7 @@ def _said(value: Any) -> Any:
     return {key: member for key, member in inner.items() if member is not None and member != {}}
 
 
+@pytest.mark.slow
 @sweep("name, case", LISTINGS)
 def test_both_models_agree(name: str, case: dict[str, Any]) -> None:
     """On every log that is whole: the files of a case are those of a plain replay from version 0."""

@@ -78,6 +78,7 @@ def chunk_bytes(root: Path, part: PartEntry, *leaves: str) -> int:
     return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in leaves)
 
 
+@pytest.mark.slow
 def test_a_listing_reads_whole_cores_and_no_stats(wide: Path) -> None:
     store = counted(wide)
     assert listed(store) == FILES

@@ -49,12 +49,14 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_last_hour(million: Path) -> None:
     found = peak_of(million, predicate=f"{BUCKET} >= '{LAST}'")
     assert (found.tier, found.files) == ("index", HOURLY)
     assert found.mb < 30
 
 
+@pytest.mark.slow
 def test_the_last_hour_by_the_time_column(million: Path) -> None:
     found = peak_of(million, predicate=f"ts >= '{LAST[:4]}-{LAST[4:6]}-{LAST[6:8]}T{LAST[8:]}:00:00Z'")
     assert found.tier == "index"
@@ -62,12 +64,14 @@ def test_the_last_hour_by_the_time_column(million: Path) -> None:
     assert found.mb < 30
 
 
+@pytest.mark.slow
 def test_all_files(million: Path) -> None:
     found = peak_of(million)
     assert (found.tier, found.files) == ("index", FILES)
     assert found.mb < 45
 
 
+@pytest.mark.slow
 def test_a_stats_predicate(million: Path) -> None:
     found = peak_of(million, predicate="m0 = 7")
     assert found.tier == "index"
@@ -75,6 +79,7 @@ def test_a_stats_predicate(million: Path) -> None:
     assert found.mb < 50
 
 
+@pytest.mark.slow
 def test_a_stats_predicate_that_leaves_half(million: Path) -> None:
     found = peak_of(million, predicate="m0 >= 50")
     assert found.tier == "index"

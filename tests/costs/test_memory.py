@@ -33,6 +33,7 @@ def peak_mb(question: str, spec: Spec) -> float:
     return found.peak_mb
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "question",
     [

@@ -71,6 +71,7 @@ def test_the_log_is_read_once(tmp_path: Path, sizes: list[int]) -> None:
     assert table.snapshot.commits.nbytes <= size // 2
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_budget_is_fetched_again(tmp_path: Path) -> None:
     _, size = log_of(tmp_path, [400] * 60)
     store = counted(tmp_path)
@@ -94,6 +95,7 @@ def test_a_table_opened_again_costs_a_list_and_two_hints(tmp_path: Path) -> None
     assert shared_cache.size <= shared_cache.limit
 
 
+@pytest.mark.slow
 def test_what_the_cache_has_no_room_for_is_fetched_again(tmp_path: Path) -> None:
     _, size = log_of(tmp_path, [400] * 60)
     options = {"delta.sidecar.cache_size": size // 20}
@@ -143,6 +145,7 @@ def test_a_checkpoint_and_a_cleanup_behind_a_known_version(tmp_path: Path) -> No
     assert listed(opened(counted(tmp_path))) == 6
 
 
+@pytest.mark.slow
 def test_a_build_reads_the_log_once(tmp_path: Path) -> None:
     _, size = log_of(tmp_path, [400] * 60)
     store = counted(tmp_path)
@@ -150,6 +153,7 @@ def test_a_build_reads_the_log_once(tmp_path: Path) -> None:
     assert store.bytes_read < size * 1.3, "and the last commit for its checksum"
 
 
+@pytest.mark.slow
 def test_large_commits_are_held_compressed(tmp_path: Path) -> None:
     """Held in a fifth of their size, within the budget whatever it is."""
     log_of(tmp_path, [20_000, 5, 5])

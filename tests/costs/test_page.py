@@ -117,6 +117,7 @@ def test_without_checksums_each_commit_of_the_tail_is_one_request(tmp_path: Path
     assert fixed == 8, paint.store.paths()
 
 
+@pytest.mark.slow
 def test_it_does_not_grow_with_the_number_of_files(tmp_path: Path) -> None:
     """A thousand times as many files: more parts than a page has columns, and neighbours share one."""
     small = FirstPaint(table_of(tmp_path / "1 M", 1_040_000))

@@ -570,6 +570,7 @@ def test_a_closed_stream_makes_no_further_request(tmp_path: Path) -> None:
         list(stream)
 
 
+@pytest.mark.slow
 def test_a_large_commit_is_a_stream(tmp_path: Path) -> None:
     """Its first rows come before its last line is parsed a second time, and nothing of it is kept."""
     files = [written(tmp_path, f"f{i:05}", [i]) for i in range(3)]

@@ -29,6 +29,7 @@ def files_of_rows(table: DeltaTable) -> Counter[tuple[int, str]]:
     return Counter((key, f.path) for f in fragments for key in f.to_table(columns=["id"])["id"].to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_has_its_own_file(name: str, tmp_path: Path) -> None:
     TABLES[name](tmp_path)

@@ -59,6 +59,7 @@ def _expected(directory: Path) -> pa.Table:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_are_the_expected_ones(golden: Path, name: str) -> None:
     rows = listing_of(golden / name / "delta").table()

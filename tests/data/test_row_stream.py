@@ -183,6 +183,7 @@ def test_an_error_of_the_list_is_raised(tmp_path: Path) -> None:
             next(stream)
 
 
+@pytest.mark.slow
 def test_what_is_ready_and_not_taken_is_bounded(tmp_path: Path) -> None:
     """A consumer that does not take: the workers stop at the budget, however many files there are."""
     listing = made(tmp_path, 60, rows=20_000)

@@ -143,6 +143,7 @@ QUERIES: list[tuple[str, Sequence[int], int]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_filters_leave_out_files(events: Events, engine: Query) -> None:
     events.read()
@@ -151,6 +152,7 @@ def test_filters_leave_out_files(events: Events, engine: Query) -> None:
         assert len(events.read()) == files, where
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_term_is_dropped(plain: Events, engine: Query) -> None:
     """DuckDB wraps IN in an `if_else` and does not look again at the rows. Terms that say nothing of files count."""
@@ -356,6 +358,7 @@ def by_polars_limit(dataset: pds.Dataset) -> Any:
     return pl.scan_pyarrow_dataset(dataset).head(1).collect()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [by_reader, by_batches, by_head, by_duckdb_limit, by_duckdb_cursor, by_polars_limit])
 def test_who_stops_early_stops_the_requests(tmp_path: Path, stop: Callable[[pds.Dataset], Any]) -> None:
     events = Events(tmp_path, latency_s=0.02, **{"delta.sidecar.read_threads": 1})

@@ -25,6 +25,7 @@ def same_rows(one: pa.Table, other: pa.Table) -> bool:
     return sorted(map(repr, one.to_pylist())) == sorted(map(repr, other.to_pylist()))
 
 
+@pytest.mark.slow
 @pytest.mark.golden
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if n % 3 else []) for n, name in enumerate(golden_names())]

@@ -36,6 +36,7 @@ ROWS = pa.table(
 NAMES = [name for name in ROWS.column_names if name != "id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", [pytest.param("UTC", marks=pytest.mark.slow), "Asia/Tokyo"])
 def test_conditions_on_partition_values(tmp_path: Path, zone: str) -> None:
     """An instant is one whatever zone the texts of the log are read in."""

@@ -111,8 +111,9 @@ ALIKE: Final = ("duckdb dataset", "polars dataset", "datafusion")
 
 def cases() -> Iterator[Any]:
     for table, engine in product(TABLES, READERS):
-        repeats = engine != "pyarrow" and (table not in UNLIKE or (engine in ALIKE and table != "evolved"))
-        yield pytest.param(table, engine, marks=[pytest.mark.slow] if repeats else [])
+        repeats = table not in UNLIKE or (engine in ALIKE and table != "evolved")
+        mark = pytest.mark.long if repeats and engine in ALIKE else pytest.mark.slow
+        yield pytest.param(table, engine, marks=[mark] if engine != "pyarrow" else [])
 
 
 @pytest.fixture(scope="module")

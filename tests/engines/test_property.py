@@ -96,6 +96,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     return opened
 
 
+@pytest.mark.slow
 @given(
     predicate=predicates(VALUES), columns=st.none() | st.lists(st.sampled_from(sorted(KINDS)), min_size=1, unique=True)
 )

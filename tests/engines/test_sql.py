@@ -17,7 +17,7 @@ from datafusion import SessionContext
 
 from delta_sidecar import DeltaTable, QueryBuilder
 from tests.engines.reading import arrow, connect, rows
-from tests.engines.tables import START, TABLES, UNLIKE
+from tests.engines.tables import START, TABLES
 
 Row = dict[str, Any]
 Answer = Callable[[list[Row]], list[Row]]
@@ -111,8 +111,8 @@ ENGINES: Final = {
 def cases() -> Iterator[Any]:
     for table, engine in product(TABLES, ENGINES):
         is_alike = ENGINES[engine][1] == "dataset" and table != "evolved"
-        repeats = engine != "duckdb" and (table not in UNLIKE or is_alike)
-        yield pytest.param(table, engine, marks=[pytest.mark.slow] if repeats else [])
+        mark = pytest.mark.long if is_alike else pytest.mark.slow
+        yield pytest.param(table, engine, marks=[mark] if engine != "duckdb" else [])
 
 
 @pytest.mark.parametrize(("table", "engine"), list(cases()), indirect=["table"])
@@ -188,6 +188,7 @@ sys.exit(1 if child.is_alive() else child.exitcode)
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_is_refused_rather_than_left_waiting(tmp_path: Path) -> None:
     import deltalake
 

@@ -41,7 +41,9 @@ from delta_sidecar.testing.stores import CountingStore
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.costs.hourly import hourly, parts_asked
 from tests.engines.reading import arrow, connect, rows
-from tests.engines.tables import COLUMNS, TABLES, UNLIKE, add, plain, rows_of, vector
+from tests.engines.tables import COLUMNS, TABLES, add, plain, rows_of, vector
+
+pytestmark = pytest.mark.slow
 
 WAYS = {
     "plain": ("files", "files"),
@@ -65,9 +67,7 @@ def table(tmp_path: Path) -> DeltaTable:
     return DeltaTable(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in UNLIKE else [pytest.mark.slow]) for name in TABLES]
-)
+@pytest.mark.parametrize("name", list(TABLES))
 def test_the_way_of_each_table(name: str, tmp_path: Path) -> None:
     TABLES[name](tmp_path)
     table = DeltaTable(tmp_path)
@@ -251,10 +251,10 @@ UNASKED = [
 @pytest.mark.parametrize(
     "columns",
     [
-        pytest.param(["id"], marks=pytest.mark.slow),
+        ["id"],
         ["p"],
         ["s", "id"],
-        pytest.param(["day", "p"], marks=pytest.mark.slow),
+        ["day", "p"],
     ],
     ids=str,
 )

@@ -22,7 +22,7 @@ from tests.fuzz.damage import damaged
 from tests.fuzz.tables import QUERIES, STRATEGIES, Made, check_limit, check_query, make_table
 from tests.properties.settings import share
 
-CASES = int(os.environ.get("DELTA_SIDECAR_CASES", share(150)))
+CASES = int(os.environ.get("DELTA_SIDECAR_CASES", share(80)))
 FIRST = int(os.environ.get("DELTA_SIDECAR_FIRST_CASE", "0"))
 SHARD = 500
 """Cases of one test function: more of them are split, so that workers share them."""

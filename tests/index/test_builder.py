@@ -74,6 +74,7 @@ def check(store: Store, log: LogBuilder) -> None:
     assert_index_is(store, log.version, log.state().files.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("full", "after"),
     [
@@ -157,6 +158,7 @@ def side_by_side(build: Callable[[int], BuildReport], threads: int = 6) -> list[
         return list(pool.map(run, range(threads)))
 
 
+@pytest.mark.slow
 def test_builders_beside_a_garbage_collector(tmp_path: Path) -> None:
     """A collector that spares nothing but what builders hold and readers need."""
     log = a_table(tmp_path)

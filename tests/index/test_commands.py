@@ -27,6 +27,7 @@ def wait_for(path: Path, seconds: float = 60) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_watch_indexes_new_checkpoints_until_stopped(tmp_path: Path, number: signal.Signals) -> None:
     log = LogBuilder(tmp_path).commit(add("a")).checkpoint()

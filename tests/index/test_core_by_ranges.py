@@ -108,6 +108,7 @@ def test_threads_that_want_more_and_less_of_a_row_group(part: Part, monkeypatch:
     assert file.read([1], columns).column("path").to_pylist() == [path_of(n) for n in (8, 7, 6)]
 
 
+@pytest.mark.slow
 def test_no_byte_of_what_is_read_may_change(part: Part, tmp_path: Path) -> None:
     _, directory, entry = part
     file = tmp_path / directory / entry.core_name

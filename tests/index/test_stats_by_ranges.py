@@ -55,6 +55,7 @@ def test_it_is_read(part: tuple[Store, str, PartEntry]) -> None:
     assert read(*part) == [{"min": {"x": n}, "max": {"x": n}} for n in reversed(range(5))]
 
 
+@pytest.mark.slow
 def test_no_byte_may_change(part: tuple[Store, str, PartEntry], tmp_path: Path) -> None:
     _, directory, entry = part
     file = tmp_path / directory / entry.stats_name

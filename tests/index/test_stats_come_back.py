@@ -81,6 +81,7 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
+@pytest.mark.slow
 @random_cases(25)
 @given(st.lists(st.one_of(st.none(), clean, clean, wild, malformed), min_size=1, max_size=24))
 @example(['{"minValues":{"f":3.14},"maxValues":{"f":3.140000104904175}}'])

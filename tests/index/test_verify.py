@@ -390,6 +390,7 @@ def test_build_and_verify_by_command(tmp_path: Path) -> None:
     assert (found["ok"], found["problems"], found["files"]) == (True, [], 9)
 
 
+@pytest.mark.slow
 def test_a_problem_is_exit_code_1_and_named(table: Table) -> None:
     table.parts[0].unlink()
     done = sidecar("verify", table.root)

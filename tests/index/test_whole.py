@@ -58,6 +58,7 @@ def _file(chance: random.Random, name: str) -> Spec:
     return add(name, partition={"day": day}, modification_time=number, stats=stats if known else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort_column", SORTS, ids=str)
 def test_runs_give_the_rows_in_the_order_of_memory(tmp_path: Path, sort_column: str | None) -> None:
     log = random_table(tmp_path / "table")
@@ -71,6 +72,7 @@ def test_runs_give_the_rows_in_the_order_of_memory(tmp_path: Path, sort_column: 
     assert_index_is(store, log.version, log.state().files.values())
 
 
+@pytest.mark.slow
 def test_blocks_are_merged_whatever_their_sizes(tmp_path: Path) -> None:
     snapshot = load_snapshot(open_store(str(random_table(tmp_path).root)))
     layout = IndexLayout.of(snapshot.schema, snapshot.partition_columns)
@@ -100,6 +102,7 @@ def test_few_wide_rows_are_one_part_although_they_were_spilled(tmp_path: Path) -
     assert verify_index(store).ok
 
 
+@pytest.mark.slow
 def test_parts_of_wide_rows_have_fewer_of_them_but_a_row_group(tmp_path: Path) -> None:
     LogBuilder(tmp_path).commit(*(add(f"{n}.parquet") for n in range(21_000)))
     store = open_store(str(tmp_path))
@@ -208,6 +211,7 @@ except DeltaSidecarError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_build_that_is_stopped_leaves_no_runs_and_the_next_one_completes(tmp_path: Path, number: int) -> None:
     log = random_table(tmp_path / "table")
@@ -228,6 +232,7 @@ def test_a_build_that_is_stopped_leaves_no_runs_and_the_next_one_completes(tmp_p
     assert verify_index(store).ok
 
 
+@pytest.mark.slow
 def test_a_temporary_directory_without_room_is_one_clear_line(tmp_path: Path) -> None:
     log = random_table(tmp_path / "table")
     command = [sys.executable, "-c", PROGRAM, str(log.root), str(tmp_path), "4000"]

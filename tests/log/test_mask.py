@@ -96,6 +96,7 @@ def test_it_is_a_set(members: list[bytes], asked: list[bytes], limits: MaskLimit
     assert seen_by(builder, asked) == expected
 
 
+@pytest.mark.slow
 def test_a_large_mask_is_exact() -> None:
     builder = MaskBuilder()
     for start in range(0, 300_000, 50_000):

@@ -116,6 +116,7 @@ def test_missing_java_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         pass
 
 
+@pytest.mark.slow
 def test_the_command_without_java(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("ts\n2026-01-01\n")
     done = sidecar("ingest", tmp_path, tmp_path / "t", "--time-column", "ts", environment={"JAVA_HOME": "/nowhere"})

@@ -86,6 +86,7 @@ def check(expression: pc.Expression, rows: pa.RecordBatch) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_every_condition() -> None:
     """Both it and its negation."""
     understood = sum(check(leaf, rows) + check(pc.invert(leaf), rows) for leaf, rows in known_leaves())
@@ -93,6 +94,7 @@ def test_every_condition() -> None:
     assert understood > 2_000, "the check must have something to check"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
 @given(expression=trees(st.deferred(lambda: st.sampled_from(known_leaves())).map(lambda known: known[0])))

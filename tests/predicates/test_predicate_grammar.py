@@ -131,6 +131,7 @@ def test_errors_in_a_long_text_show_only_the_place() -> None:
     assert len(str(caught.value)) < 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "kind"), [("AND", written.All), ("OR", written.Any)])
 def test_chains_of_ten_thousand(word: str, kind: type[written.All]) -> None:
     chain = parse_sql(f" {word} ".join(f"x = {i}" for i in range(10_000)))
@@ -138,6 +139,7 @@ def test_chains_of_ten_thousand(word: str, kind: type[written.All]) -> None:
     assert len(chain.conditions) == 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -312,6 +314,7 @@ def quoted(text: str, quote: str) -> str:
     return quote + text.replace(quote, quote * 2) + quote
 
 
+@pytest.mark.slow
 @given(CONDITIONS, st.randoms(use_true_random=False))
 def test_what_is_written_is_what_is_parsed(condition: Condition, generator: random.Random) -> None:
     assert parse_sql(Writer(generator).sql(condition)) == condition
@@ -349,6 +352,7 @@ def test_random_text(text: str) -> None:
     check_answer(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["'", "''", "x'", "/*", "-", "--", "1", "1.", "a.", "(", "x IN (1,", "! ", "é", "\n", "'a\\"]
 )
@@ -387,6 +391,7 @@ def unparenthesised(generator: random.Random) -> str:
     return " ".join(pieces[:-1])
 
 
+@pytest.mark.slow
 def test_precedence_is_that_of_duckdb() -> None:
     generator = random.Random(11)
     values = [

@@ -68,6 +68,7 @@ def conditions() -> list[pc.Expression]:
 _expressions = trees(st.deferred(lambda: st.sampled_from(conditions())), depth=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
 @given(files=_files.map(numbered), expression=_expressions, by_builder=st.booleans(), index=_indexes)

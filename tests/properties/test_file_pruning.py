@@ -153,6 +153,7 @@ def check(root: Path, files: Sequence[File], policy: FilePruningPolicy, without_
             assert f"f{number}.parquet" in kept, "a file with a matching row was lost"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
 @given(

@@ -24,6 +24,7 @@ from tests.properties.predicates import Predicate, matches, predicates
 from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Scenario, build, scenarios
 from tests.properties.settings import random_cases, shards
 
+CASES = 80
 STRATEGIES = ("reverse", "forward", "auto")
 MEMORY = Path("/dev/shm")
 tried: Counter[str] = Counter()
@@ -36,8 +37,8 @@ def report() -> Iterator[None]:
     print("\nproperties:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
 
 
-@pytest.mark.parametrize("shard", shards())
-@random_cases()
+@pytest.mark.parametrize("shard", shards(CASES))
+@random_cases(CASES)
 @given(
     scenario=scenarios,
     on_partitions=predicates(PARTITION_VALUES),

@@ -139,6 +139,7 @@ def test_builder_tables(
         shutil.rmtree(root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
 @given(files=_files.map(numbered), predicate=predicates(LITERALS), index=_indexes)

@@ -30,7 +30,7 @@ from tests.properties.scenarios import LITERALS, PARTITION_VALUES, BuiltLog, Sce
 from tests.properties.settings import random_cases, shards
 from tests.properties.test_listing import partition_row, records_of, vector_of, whole_rows
 
-CASES = 80
+CASES = 40
 STRATEGIES = ("reverse", "forward", "auto")
 MEMORY = Path("/dev/shm")
 Row = Mapping[str, Any]

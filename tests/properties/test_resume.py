@@ -36,6 +36,7 @@ def report() -> Iterator[None]:
     print("\nresume properties:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
 @given(

@@ -347,6 +347,7 @@ def skipped_days() -> dict[date, str]:
     return found
 
 
+@pytest.mark.slow
 def test_days_missing_from_a_writers_calendar_lose_no_rows() -> None:
     """Spark in such a zone formats the missing day as the next one, in the older form."""
     skipped = skipped_days()

@@ -73,6 +73,7 @@ def rows_of(text: str, kind: str) -> set[float]:
     return {"float": {single}, "double": {double}}.get(kind, {single, double})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [pytest.param(kind, marks=[] if kind in ("float", KINDS[-1]) else [pytest.mark.slow]) for kind in KINDS],

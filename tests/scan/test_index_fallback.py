@@ -58,7 +58,7 @@ some_damages = pytest.mark.parametrize(
 )
 """Where a test has other parameters, too, a file that is gone, short or changed stands for the others."""
 bases = pytest.mark.parametrize(
-    "checkpoint", [None, 2, *(pytest.param(version, marks=pytest.mark.slow) for version in (INDEXED, HEAD - 1))]
+    "checkpoint", [None, 2, *(pytest.param(version, marks=pytest.mark.long) for version in (INDEXED, HEAD - 1))]
 )
 with_vectors = pytest.mark.parametrize(
     "vectors", [pytest.param(False, id="plain", marks=SLOW), pytest.param(True, id="vectors")]
@@ -72,7 +72,7 @@ def cold() -> Iterator[None]:
     shared_cache.clear()
 
 
-@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["alone", "threads"])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["alone", "threads"])
 def limits(request: pytest.FixtureRequest) -> ReaderLimits:
     """Parts decoded by the consumer's thread alone, or by another one, too."""
     return WITH_THREADS if request.param else ReaderLimits()
@@ -147,6 +147,7 @@ def test_a_damaged_manifest(tmp_path: Path, damage: Damage, checkpoint: int | No
     assert_fell_back(check_listings(made, queries=FEW), checkpoint, f"v{INDEXED}.manifest.json")
 
 
+@pytest.mark.slow
 @some_damages
 def test_a_damaged_manifest_of_a_single_part(tmp_path: Path, damage: Damage) -> None:
     made = make_table(tmp_path, checkpoint=2, single=True)
@@ -193,6 +194,7 @@ def breaking() -> Iterator[Any]:
         yield pytest.param(broken, vectors, checkpoint, threads, marks=marks, id=kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("broken", "vectors", "checkpoint", "threads"), list(breaking()))
 def test_a_core_that_breaks_after_files_are_out(
     tmp_path: Path, broken: int, vectors: bool, checkpoint: int | None, threads: bool
@@ -209,6 +211,7 @@ def test_a_core_that_breaks_after_files_are_out(
     assert all(parts[broken].core_name in (metrics.fallback_reason or "") for metrics in everything)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", some_of([0, 1, 4, 7], 0, 7))
 @with_vectors
 def test_stats_that_break_after_files_are_out(tmp_path: Path, broken: int, vectors: bool, limits: ReaderLimits) -> None:
@@ -280,6 +283,7 @@ def test_an_older_index_that_breaks_gives_way_to_a_newer_checkpoint(tmp_path: Pa
     assert {metrics.tier for metrics in everything} == {"checkpoint"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [0, 4, 7])
 def test_a_checkpoint_that_is_broken_too(tmp_path: Path, broken: int) -> None:
     made = make_table(tmp_path, checkpoint=INDEXED, vectors=True)
@@ -292,6 +296,7 @@ def test_a_checkpoint_that_is_broken_too(tmp_path: Path, broken: int) -> None:
 # Another's index.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("checkpoint", [None, 2])
 def test_the_index_of_another_table(tmp_path: Path, single: bool, checkpoint: int | None) -> None:
@@ -335,6 +340,7 @@ def test_a_log_set_back_and_written_on(tmp_path: Path) -> None:
     assert_fell_back(check_listings(made, queries=FEW), None, f"v{INDEXED}.manifest.json")
 
 
+@pytest.mark.slow
 def test_a_copied_table_keeps_its_index(tmp_path: Path) -> None:
     made = make_table(tmp_path / "a", checkpoint=2, vectors=True)
     shutil.copytree(made.root, tmp_path / "b")
@@ -355,6 +361,7 @@ def test_the_manifest_of_another_version_under_this_name(tmp_path: Path, older: 
 # Hints.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -402,6 +409,7 @@ def test_a_stale_hint(tmp_path: Path, older: int) -> None:
     assert {metrics.commits_total for _, metrics in found} == {HEAD - older}
 
 
+@pytest.mark.slow
 def test_no_hint(tmp_path: Path) -> None:
     """Without it an index is found beside the checkpoint of its version alone."""
     made = make_table(tmp_path, checkpoint=INDEXED)
@@ -421,6 +429,7 @@ def test_an_older_index_whose_tail_has_a_gap(tmp_path: Path) -> None:
 # A process that remembers the table.
 
 
+@pytest.mark.slow
 def test_a_remembered_table_dropped_and_made_again(tmp_path: Path) -> None:
     check_listings(make_table(tmp_path, checkpoint=2, vectors=True), cold=False)
     for other in ("t-2", "t-1"):
@@ -429,6 +438,7 @@ def test_a_remembered_table_dropped_and_made_again(tmp_path: Path) -> None:
         assert tiers(check_listings(made, cold=False)) == {"index"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [INDEXED, HEAD - 1])
 def test_a_remembered_table_set_back(tmp_path: Path, kept: int) -> None:
     made = make_table(tmp_path)
@@ -441,6 +451,7 @@ def test_a_remembered_table_set_back(tmp_path: Path, kept: int) -> None:
     assert tiers(check_listings(made, cold=False)) == {"index"}
 
 
+@pytest.mark.slow
 def test_a_remembered_table_with_a_newer_index(tmp_path: Path) -> None:
     made = make_table(tmp_path, vectors=True)
     check_listings(made, cold=False)
@@ -452,6 +463,7 @@ def test_a_remembered_table_with_a_newer_index(tmp_path: Path) -> None:
 # What else lies about.
 
 
+@pytest.mark.slow
 def test_garbage_beside_the_index(tmp_path: Path) -> None:
     made = make_table(tmp_path, checkpoint=2, vectors=True)
     for name in ("v5.parquet", "v6.manifest.json", "v007.manifest.json", "x.parquet", "v9-1.core.parquet", "_last"):

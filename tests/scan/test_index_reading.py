@@ -285,6 +285,7 @@ def faulty(made: Made, seed: int, latency_s: float, **policy: Any) -> tuple[Retr
     return RetryingStore(counting, settings, lambda pause: None), counting, faults
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [pytest.param(seed, marks=[] if seed == 0 else [pytest.mark.slow]) for seed in range(6)]
 )
@@ -304,6 +305,7 @@ def test_a_store_that_often_fails(tmp_path: Path, seed: int, single: bool) -> No
     assert len(counting.requests) - failures <= 1.2 * len(sound.requests)
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_and_an_index_that_is_broken(tmp_path: Path) -> None:
     made = make_table(tmp_path, vectors=True, checkpoint=2)
     broken = made.sidecars / made.parts()[4].core_name

@@ -68,6 +68,7 @@ def test_cut_anywhere(tmp_path: Path, checkpoint: int | None, tier: str, query: 
         assert begun + paths(rest) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("checkpoint", "damage"),
     [
@@ -131,6 +132,7 @@ def test_a_better_base_that_came_in_between_is_not_used(tmp_path: Path, later: s
     assert begun + paths(rest) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", [None, 2, HEAD])
 def test_an_index_goes_on_after_a_newer_one_was_built(tmp_path: Path, checkpoint: int | None) -> None:
     made = make_table(tmp_path, checkpoint=checkpoint, vectors=True)

@@ -117,6 +117,7 @@ def test_fallbacks_are_counted_by_their_kind(events: Path, observed: Observed) -
     assert "/" not in counted
 
 
+@pytest.mark.slow
 def test_a_program_without_it_does_not_load_it(events: Path) -> None:
     read = f"from delta_sidecar import DeltaTable; DeltaTable({str(events)!r}).scan_files().read_all()"
     loaded = loaded_after(read)

@@ -312,6 +312,7 @@ def test_tables_that_cannot_be_built(tmp_path: Path) -> None:
 # Merges.
 
 
+@pytest.mark.slow
 def test_a_merge_keeps_every_document(tmp_path: Path) -> None:
     table = tmp_path / "logs"
     for number in range(12):
@@ -335,6 +336,7 @@ def test_a_merge_keeps_every_document(tmp_path: Path) -> None:
     assert merge_splits(table).merged == 0
 
 
+@pytest.mark.slow
 def test_many_segments_are_merged_by_the_engine(tmp_path: Path) -> None:
     table = tmp_path / "logs"
     for number in range(9):

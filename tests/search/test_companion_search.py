@@ -139,6 +139,7 @@ def test_hits_are_rows_of_the_table(lines: Lines, cache: SplitCache) -> None:
     assert row["host"] == "web-3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories(lines: Lines, cache: SplitCache, seed: int) -> None:
     """Deleted rows and files, new files, and a follower that comes now and then."""

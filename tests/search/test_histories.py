@@ -137,6 +137,7 @@ def test_histories(kind: str, tmp_path: Path) -> None:
         assert run(plain, plain, seed, may_fail=False) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", pytest.param("local", marks=pytest.mark.slow)])
 def test_histories_on_a_store_that_fails_and_is_asked_again(kind: str, tmp_path: Path) -> None:
     """With the retries of real stores nothing shows, though puts succeed without an answer."""
@@ -148,6 +149,7 @@ def test_histories_on_a_store_that_fails_and_is_asked_again(kind: str, tmp_path:
         assert sum(faulty.failures.values()) > 0
 
 
+@pytest.mark.slow
 def test_histories_of_writers_that_give_up(tmp_path: Path) -> None:
     """Without retries calls fail at any request. Each either committed or did not: nothing in between, no gap."""
     failed = 0

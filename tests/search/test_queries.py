@@ -283,6 +283,7 @@ def test_a_day_is_all_of_the_day(plain: Indexed) -> None:
     assert days("ts:<2026-01-02") == {1}
 
 
+@pytest.mark.slow
 def test_ten_thousand_words_are_answered(plain: Indexed) -> None:
     disks = plain.search(Word(None, "disk"))
     assert disks

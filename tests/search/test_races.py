@@ -27,6 +27,7 @@ def program(*arguments: object) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 def test_eight_writers(tmp_path: Path) -> None:
     create_table(tmp_path, SCHEMA)
     result = program("race", tmp_path, 8, 10, "{}")

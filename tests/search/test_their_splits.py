@@ -152,6 +152,7 @@ def test_types_that_are_not_read_are_named(made: Path, tmp_path: Path) -> None:
         rows(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", golden_search_names() or ["none"])
 def test_golden_splits(name: str) -> None:
     root = golden_search_root()

@@ -49,6 +49,7 @@ def test_whole_partitions_are_dropped(table: Path) -> None:
     assert {split.partitionValues["host"] for split in rest} == {"web-2", "web-4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["id = 7", "host = 'web-1' AND id = 7"])
 def test_rows_cannot_be_dropped(table: Path, where: str) -> None:
     with pytest.raises(PredicateError, match="id is no partition column"):

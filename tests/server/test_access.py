@@ -219,6 +219,7 @@ def refused(client: flight.FlightClient, ticket: bytes, token: str | None = None
     return str(told["message"])
 
 
+@pytest.mark.slow
 def test_forged_altered_and_old_tickets_are_refused(lake: Path) -> None:
     with logged() as log, serving({"lake": lake}, ticket_seconds=2.0) as server, flight.connect(server.url) as client:
         good = ticket_of(client)
@@ -520,6 +521,7 @@ def test_requests_beyond_the_limits(fuzzed: RunningServer, request_: dict[str, A
     assert told["error"] != "ServerError"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "predicate",
     [

@@ -173,6 +173,7 @@ def test_streams_finish_before_the_server_stops(lake: Path) -> None:
         assert not stopping.is_alive()
 
 
+@pytest.mark.slow
 def test_streams_that_take_too_long_are_ended(lake: Path) -> None:
     with serving({"lake": lake}) as server, connect(server.url) as connection:
         stream = connection.table("lake/rows").to_batches(batch_size=5_000)
@@ -184,6 +185,7 @@ def test_streams_that_take_too_long_are_ended(lake: Path) -> None:
             list(stream)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_stops_the_process(lake: Path, number: int) -> None:
     with server_process(f"lake={lake}", "--stop-seconds", 20) as server, connect(server.url) as connection:

@@ -37,6 +37,8 @@ from tests.cli.running import assert_refused, invoke, sidecar
 from tests.events_table import write_events
 from tests.server.serving import eventually, logged, server_process, serving
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:

@@ -81,6 +81,7 @@ PREDICATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("predicate", PREDICATES.values(), ids=PREDICATES)
 def test_what_is_lit_is_the_scan_s_own_report(page: RunningPage, telemetry: Path, predicate: str | None) -> None:
     shown = scanned(page, predicate)
@@ -202,6 +203,7 @@ def test_the_timeline(page: RunningPage) -> None:
     assert (gone.status, gone.json["error"]) == (400, "VersionNotFoundError")
 
 
+@pytest.mark.slow
 def test_a_timeline_of_checkpoints_and_older_builds(tmp_path: Path) -> None:
     root = write_telemetry(tmp_path / "telemetry", 64, 62)
     with start_page(root) as page:
@@ -385,6 +387,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
+@pytest.mark.slow
 def test_connections_that_say_nothing_shut_nobody_out(tmp_path: Path) -> None:
     write_events(tmp_path / "events")
     root = Root("events", parse_location(tmp_path / "events"))
@@ -459,6 +462,7 @@ def test_a_busy_server_says_so(lake: Path) -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_serves_until_it_is_stopped(telemetry: Path) -> None:
     command = [sys.executable, "-m", "delta_sidecar.cli.main", "ui", str(telemetry)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

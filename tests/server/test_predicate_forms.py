@@ -110,6 +110,7 @@ def outcome(read: Any) -> Any:
         return type(error), str(error)
 
 
+@pytest.mark.slow
 def test_filters_find_the_same_rows(lake: Path, connection: Connection) -> None:
     local, remote = DeltaTable(lake / "plain"), connection.table("lake/plain")
     found = 0

@@ -30,6 +30,8 @@ from tests.costs.made_index import made_index
 from tests.events_table import write_events
 from tests.server.serving import command_of, eventually, logged, server_process, serving, write_rows
 
+pytestmark = pytest.mark.slow
+
 FILES = 60_000
 ROWS, FILE_COUNT = 100_000, 24
 

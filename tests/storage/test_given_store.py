@@ -46,10 +46,11 @@ def test_a_table_in_memory(events: Path, uri: str, below: str) -> None:
 
 def test_tables_of_one_store_share_what_the_process_remembers(events: Path) -> None:
     memory, other = in_memory(events, ""), in_memory(events, "")
-    cold = DeltaTable("memory://lake", store=memory).opening_cost
-    warm = DeltaTable("memory://lake", store=memory).opening_cost
+    cold, warm, elsewhere = (DeltaTable("memory://lake", store=store).opening_cost for store in (memory, memory, other))
+    # How many requests are made ahead for what is not there is not the same each time.
+    assert warm.bytes_read == 0
     assert warm.requests < cold.requests
-    assert DeltaTable("memory://lake", store=other).opening_cost == cold, "another store is another place"
+    assert elsewhere.bytes_read == cold.bytes_read > 0, "another store is another place"
 
 
 def test_tables_of_other_stores_are_others(events: Path) -> None:

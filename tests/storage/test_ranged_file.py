@@ -209,6 +209,7 @@ def chunk_ranges(metadata: pq.FileMetaData, columns: list[str]) -> list[ByteRang
     ]
 
 
+@pytest.mark.slow
 def test_parquet_by_ranges() -> None:
     rows = 200_000
     rng = random.Random(1)

@@ -114,6 +114,7 @@ def real_bad_rows(state: State) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_the_models_own_rows_pass() -> None:
     for number, key, state in final_states():
         assert not list(row_differences(state, real_rows(state), key)), number
@@ -202,6 +203,7 @@ def test_every_harm_to_a_bad_row_is_reported() -> None:
     assert tried > 20
 
 
+@pytest.mark.slow
 def test_cases_have_everything() -> None:
     """All formats, options and troubles come up in a few hundred cases."""
     seen: set[str] = set()

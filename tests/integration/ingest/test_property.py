@@ -20,7 +20,7 @@ from tests.integration.ingest.run import CaseError, check_case
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CASES = int(os.environ.get("DELTA_SIDECAR_INGEST_CASES", "3"))
+CASES = int(os.environ.get("DELTA_SIDECAR_INGEST_CASES", "2"))
 FIRST = int(os.environ.get("DELTA_SIDECAR_INGEST_FIRST_CASE", "0"))
 SHARD = 20
 """Cases of one test function."""

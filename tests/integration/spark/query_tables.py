@@ -244,7 +244,9 @@ TABLES: Final = {
         by_id, "column 'st' is nested", "column 'st' is nested", "maps its columns by id", is_long=True
     ),
     "later columns": Stored(evolved, spark="had another type"),
-    "widened types": Stored(widened, "column 'st' is nested", "column 'st' is nested", "had another type"),
+    "widened types": Stored(
+        widened, "column 'st' is nested", "column 'st' is nested", "had another type", is_long=True
+    ),
     "typed partitions": Stored(partitioned, directory="a b%20c=d,é"),
     "odd paths": Stored(odd, "as a pattern", directory="odd %20:é [x]{1} #?*", is_long=True),
 }

@@ -140,6 +140,7 @@ def test_a_batch_with_a_bad_message_is_refused_by_its_place(
     )
 
 
+@pytest.mark.long
 def test_csv_goes_by_its_schema(spark: SparkSession, kafka: KafkaBroker, tmp_path: Path) -> None:
     topic, table, bad, schema = fresh_topic(), tmp_path / "table", tmp_path / "bad", tmp_path / "schema.ddl"
     schema.write_text("id BIGINT, ts TIMESTAMP, name STRING")

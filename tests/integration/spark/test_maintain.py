@@ -128,6 +128,7 @@ def test_an_interval_left_behind_by_a_crash_is_put_right(table: SparkTable, own:
     assert properties(table) == ({INTERVAL: own} if own else {})
 
 
+@pytest.mark.long
 def test_a_directory_that_a_writer_has_just_made_is_no_reason_to_vacuum(small_files: SparkTable) -> None:
     made = small_files.root / "bucket=new" / "n=7"
     made.mkdir(parents=True)

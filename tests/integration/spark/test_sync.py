@@ -151,6 +151,7 @@ def test_a_target_is_what_its_source_is(table: SparkTable, case: str | int) -> N
         check_history(table, random.choices(list(STEPS), k=12), random, 0.4)
 
 
+@pytest.mark.long
 def test_a_field_of_a_struct_that_came_later_is_not_there_earlier(table: SparkTable, tmp_path: Path) -> None:
     """Spark's feed has the fields of the newest version, also for ranges that end before."""
     source(table, rows=3)
@@ -264,6 +265,7 @@ def test_a_replace_is_made_where_the_target_is_another(table: SparkTable, tmp_pa
     assert sync(table.spark, table.root, target, strategy="replace").steps == ()
 
 
+@pytest.mark.long
 def test_a_source_that_went_another_way_is_noticed(table: SparkTable, tmp_path: Path) -> None:
     source(table, rows=4)
     target = tmp_path / "copy"
@@ -392,6 +394,7 @@ def test_each_reason_for_no_changes_is_an_answer_of_its_own(table: SparkTable, t
     refused(OtherTableError, by_cursor)
 
 
+@pytest.mark.long
 def test_deleted_rows_stay_where_the_filter_leaves_deletes_out(table: SparkTable, tmp_path: Path) -> None:
     source(table, rows=4)
     target = tmp_path / "copy"

@@ -88,6 +88,7 @@ def check_travel(table: SparkTable) -> None:
             ours.load_as_version(text(outside))
 
 
+@pytest.mark.long
 def test_in_commit_timestamps_from_the_start(table: SparkTable) -> None:
     table.sql(f"CREATE TABLE {{t}} (id INT) USING delta TBLPROPERTIES ('{ICT}' = 'true')")
     table.sql(*[f"INSERT INTO {{t}} VALUES ({n})" for n in range(3)])

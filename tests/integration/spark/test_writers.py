@@ -45,6 +45,7 @@ def test_column_mapping_by_name(table: SparkTable) -> None:
     table.check(["key > 1", "`part of it` = 'x'", "s.alpha = 3", "gone IS NULL", "`part of it` IS NULL"], [1, 2, 6])
 
 
+@pytest.mark.long
 def test_column_mapping_by_id(table: SparkTable) -> None:
     table.sql(
         "CREATE TABLE {t} (`a b` BIGINT, `c,d` STRING, m MAP<STRING, STRUCT<x: INT>>) USING delta "
@@ -58,7 +59,7 @@ def test_column_mapping_by_id(table: SparkTable) -> None:
     table.check(["b >= 2", "`a b` = 'three'", "`a b` IS NULL"], [1, 3])
 
 
-@pytest.mark.parametrize("top", ["json", "parquet"])
+@pytest.mark.parametrize("top", ["json", pytest.param("parquet", marks=pytest.mark.long)])
 def test_v2_checkpoints(table: SparkTable, top: str) -> None:
     with with_setting(table.spark, "spark.databricks.delta.checkpointV2.topLevelFileFormat", top):
         table.sql(
@@ -77,6 +78,7 @@ def test_v2_checkpoints(table: SparkTable, top: str) -> None:
     assert head.snapshot.segment.base is not None
 
 
+@pytest.mark.long
 def test_multi_part_checkpoints(table: SparkTable) -> None:
     with with_setting(table.spark, "spark.databricks.delta.checkpoint.partSize", "3"):
         table.sql(
@@ -106,6 +108,7 @@ def test_type_widening(table: SparkTable) -> None:
     table.check(["a > 5", "b = 2", "p > 7", "n = 12.34", "f = 0.25"])
 
 
+@pytest.mark.long
 def test_rewrites(table: SparkTable) -> None:
     """OPTIMIZE, overwrite, REPLACE TABLE and RESTORE; row tracking, so that adds carry row ids."""
     table.sql(
@@ -124,6 +127,7 @@ def test_rewrites(table: SparkTable) -> None:
     table.check(["other = 'last'"], rows_at=[3, 5, 6])
 
 
+@pytest.mark.long
 def test_clustered(table: SparkTable) -> None:
     table.sql(
         "CREATE TABLE {t} (id BIGINT, k INT) USING delta CLUSTER BY (k)",
