@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from delta_sidecar.cli.stop_signals import stopped_by_signals
 from delta_sidecar.errors import (
     DeltaSidecarError,
     LogGapError,
@@ -22,7 +23,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.index.build.build import BuildReport, build_index
 from delta_sidecar.pipeline import index_watch as watching
-from delta_sidecar.pipeline.index_watch import WatchReport, stopped_by_signals, watch
+from delta_sidecar.pipeline.index_watch import WatchReport, watch
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.testing import LogBuilder, add

@@ -12,10 +12,11 @@ from click.exceptions import Exit
 from delta_sidecar.cli.failures import UNEXPECTED
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
+from delta_sidecar.cli.stop_signals import stopped_by_signals
 from delta_sidecar.errors import DeltaSidecarError, OptionError
 from delta_sidecar.index.build.build import ON_SPARK, BuildOptions, BuildReport
 from delta_sidecar.index.verify.verify import VerifyReport, verify_index
-from delta_sidecar.pipeline.index_watch import stopped_by_signals, watch
+from delta_sidecar.pipeline.index_watch import watch
 from delta_sidecar.pipeline.spark_build import build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.metered import MeteredStore

@@ -11,10 +11,10 @@ import msgspec
 
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
+from delta_sidecar.cli.stop_signals import stopped_by_signals
 from delta_sidecar.errors import OptionError
 from delta_sidecar.pipeline.bucketed_table import bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.event_time import check_time_format, time_name
-from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.ingest_job import INDEX_WHEN, IndexWhen, IngestSummary, bytes_of, ingest
 from delta_sidecar.pipeline.kafka import KafkaSource, check_reading, is_kafka, kafka_source
 from delta_sidecar.pipeline.session import spark_session

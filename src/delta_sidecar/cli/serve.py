@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,8 +13,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from delta_sidecar.arrays import streaming_pool
-from delta_sidecar.cli.failures import INTERRUPTED, without_secrets
+from delta_sidecar.cli.failures import without_secrets
 from delta_sidecar.cli.output import write_json
+from delta_sidecar.cli.stop_signals import stopped_by_signals
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.ingest_job import bytes_of
 from delta_sidecar.server.json_logs import log_json, say
@@ -95,19 +94,19 @@ def serve(order: Order, verbose: bool) -> int:
     clean = partial(without_secrets, secrets=_secrets(options))
     log_json(clean, verbose)
     use_frugal_pool()
-    stop = stop_signal()
-    server = RunningServer(roots, order.options(), clean)
-    say(
-        "listening",
-        url=server.url,
-        metrics_port=server.metrics_port,
-        page=server.page_url,
-        roots=[root.name for root in bare],
-        tokens=order.token_file is not None,
-        pid=os.getpid(),
-    )
-    stop.wait()
-    finished = server.stop()
+    with stopped_by_signals(again_ends=True) as stop:
+        server = RunningServer(roots, order.options(), clean)
+        say(
+            "listening",
+            url=server.url,
+            metrics_port=server.metrics_port,
+            page=server.page_url,
+            roots=[root.name for root in bare],
+            tokens=order.token_file is not None,
+            pid=os.getpid(),
+        )
+        stop.wait()
+        finished = server.stop()
     if not finished:
         # A client that takes nothing keeps a thread inside Flight, which would be waited for.
         sys.stderr.flush()
@@ -122,20 +121,6 @@ def use_frugal_pool() -> None:
     pool = streaming_pool()
     if pool is not None:
         pa.set_memory_pool(pool)
-
-
-def stop_signal() -> threading.Event:
-    """Set by SIGTERM or Ctrl-C; a second Ctrl-C ends the process at once."""
-    stop = threading.Event()
-
-    def asked(number: int, frame: object) -> None:
-        if stop.is_set() and number == signal.SIGINT:
-            os._exit(INTERRUPTED)
-        stop.set()
-
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, asked)
-    return stop
 
 
 def _secrets(options: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

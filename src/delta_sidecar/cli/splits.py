@@ -14,8 +14,8 @@ from click.exceptions import Exit
 from delta_sidecar.cli.failures import UNEXPECTED
 from delta_sidecar.cli.output import write_facts, write_json, write_table
 from delta_sidecar.cli.progress import Progress
+from delta_sidecar.cli.stop_signals import stopped_by_signals
 from delta_sidecar.errors import ConflictError, OptionError, StoreUnavailableError
-from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.ingest_job import bytes_of
 from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.streaming import await_end

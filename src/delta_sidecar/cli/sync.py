@@ -12,9 +12,9 @@ import msgspec
 from delta_sidecar.cli.failures import say_line
 from delta_sidecar.cli.output import write_facts, write_json
 from delta_sidecar.cli.progress import Progress
+from delta_sidecar.cli.stop_signals import stopped_by_signals
 from delta_sidecar.errors import DeltaSidecarError, SparkError
 from delta_sidecar.lake.sync_job import SyncJob, SyncReport, SyncStep, keep_in_sync
-from delta_sidecar.pipeline.index_watch import stopped_by_signals
 from delta_sidecar.pipeline.session import spark_session
 
 

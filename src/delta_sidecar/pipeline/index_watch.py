@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delta_sidecar.errors import DeltaSidecarError, OptionError, StoreUnavailableError, UnsupportedTableError
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
@@ -129,22 +127,6 @@ def watch(
 
 def _ignore(*event: object) -> None:
     """The default callback: does nothing."""
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set, so a watch ends after the current build."""
-    stop = threading.Event()
-
-    def set_stop(number: int, frame: Any) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass(slots=True)

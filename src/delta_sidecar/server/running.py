@@ -233,7 +233,7 @@ class RunningServer:
             if self._http is not None:
                 self._http.close()
             say("stopped", streams_cut_off=core.streams.streams)
-            return finished
+            return finished and not closing.is_alive()
 
     def __enter__(self) -> RunningServer:
         return self
