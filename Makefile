@@ -12,8 +12,8 @@ CASES ?= 10000
 ROUNDS ?= 20
 UI ?=
 ROWS ?= 1000000
-WORKERS ?= 2
-CHECK_WORKERS ?= 3
+# One more than the cores of a small machine: tests wait for servers, too.
+WORKERS ?= 3
 PYTEST_ARGS ?=
 SIZES ?= 1000000,10000000,100000000
 LADDER_ARGS ?=
@@ -73,7 +73,7 @@ thorough: setup lint ## As `test`, and the long tests: many cases, processes tha
 
 .PHONY: check
 check: lint ## Lint, and the tests that need no server, with fewer random cases: for every change
-	$(BIN)/python -m pytest -n $(CHECK_WORKERS) --dist loadgroup -m "not server and not slow and not long" --hypothesis-profile check $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not server and not slow and not long" --hypothesis-profile check $(PYTEST_ARGS)
 
 # What a user's installation does without Spark and servers: reading, the command, rows, predicates, the page.
 INSTALLED_TESTS := tests/test_table.py tests/test_like_deltalake.py tests/cli tests/data tests/pipeline/test_avro.py \

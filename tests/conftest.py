@@ -16,6 +16,9 @@ from tests.integration import servers
 SERVERS = ("spark", "cluster", "connect", "azurite", "s3", "kafka", "kusto")
 """Fixtures that start a process; the first one a test uses decides which worker runs it."""
 
+SECOND_SPARK = ("ingest", "kafka", "sync", "changes")
+"""Words in the files whose tests use a Spark of their own, so that two workers share the tests of Spark evenly."""
+
 TOGETHER = 10
 """Tests of one file that a worker takes at once: not all, or one worker might have a long file left at the end."""
 
@@ -28,8 +31,8 @@ settings.load_profile("house")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once. Spark starts
-    twice, for the tests of ingest and for the others, that two workers may share them.
+    """Mark tests by the servers they use, and keep the users of a server on one worker: it starts once, and Spark
+    twice.
 
     The other tests go to workers by tens of one file: what a file makes for all its tests is then mostly made once, and
     xdist, which looks at all groups after every test, has fewer of them to look at.
@@ -44,8 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if used & {*SERVERS}:
             item.add_marker("server")
         server = next((name for name in SERVERS if name in used), None)
-        if server == "spark" and "ingest" in item.nodeid.partition("::")[0]:
-            server = "spark-ingest"
+        if server == "spark" and any(word in item.nodeid.partition("::")[0] for word in SECOND_SPARK):
+            server = "second-spark"
         if item.get_closest_marker("xdist_group"):
             continue
         if server is None:

@@ -26,7 +26,7 @@ LARGE = ("parquet-decimal-dictionaries/delta", "parquet-decimal-dictionaries-v2/
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "table",
-    [pytest.param(t, marks=[pytest.mark.slow] if n % 4 or t in LARGE else []) for n, t in enumerate(WITH_ROWS)],
+    [pytest.param(t, marks=[pytest.mark.long] if t in LARGE else []) for t in WITH_ROWS],
 )
 def test_as_many_rows_as_expected(golden: Path, table: str) -> None:
     folder = (golden / table).parent / "expected"

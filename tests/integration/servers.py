@@ -54,6 +54,13 @@ JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _FORKED + _archived()
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling code for tables of ten rows takes a quarter of the time."""
 
+UNEXPLAINED = {
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""Plans are neither checked after each rule nor written out for a page that nobody opens."""
+
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 """The emulator's published account and key: no secret."""
@@ -261,21 +268,23 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         "spark.log.level": "ERROR",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "1",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.sql.warehouse.dir": str(workdir / "warehouse"),
-        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # The place in the code where each column was made: Spark looks it up in five calls to its JVM.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.dataFrameQueryContext.enabled": "false",
-    } | INTERPRETED
+        **UNEXPLAINED,
+        **INTERPRETED,
+    }
 
 
 def quick_arguments() -> list[str]:
     """Arguments of the command for a Spark of its own that is quick to start and with tables of ten rows."""
-    settings = {"spark.driver.extraJavaOptions": JVM} | INTERPRETED
+    settings = {"spark.driver.extraJavaOptions": JVM} | UNEXPLAINED | INTERPRETED
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
 
 
@@ -325,7 +334,7 @@ def spark_cluster(workdir: Path, workers: int = 2) -> Iterator[SparkCluster]:
             start(f"worker-{n}", "worker.Worker", free_port(), n, *size, "--work-dir", f"{workdir}/work-{n}", master)
             for n in range(1, workers + 1)
         ]
-        settings = spark_settings(workdir, "700m")
+        settings = spark_settings(workdir, "700m") | {"spark.sql.shuffle.partitions": "2"}
         settings |= {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": JVM}
         yield SparkCluster(master, tuple(pids), settings)
 

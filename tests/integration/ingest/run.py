@@ -57,13 +57,7 @@ if TYPE_CHECKING:
 
 ZONES = ["UTC", "America/Los_Angeles", "Asia/Kolkata"]
 """Zones of the session, which must not matter."""
-FRUGAL = {
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.maxPlanStringLength": "100",
-    "spark.sql.ui.explainMode": "simple",
-}
+FRUGAL = {"spark.sql.adaptive.enabled": "false"}
 """What makes jobs of ten rows cheap, and is no part of what a batch means."""
 USUAL = {
     "spark.sql.adaptive.enabled": "true",

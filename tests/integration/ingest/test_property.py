@@ -29,7 +29,7 @@ SHARD = 20
 def _shards() -> Iterator[object]:
     """The first case of each function, which two workers share."""
     for turn, first in enumerate(range(FIRST, FIRST + CASES, SHARD)):
-        yield pytest.param(first, marks=pytest.mark.xdist_group(("spark-ingest", "spark")[turn % 2]))
+        yield pytest.param(first, marks=pytest.mark.xdist_group(("second-spark", "spark")[turn % 2]))
 
 
 @pytest.mark.parametrize("first", list(_shards()))

@@ -107,6 +107,7 @@ def files_below(root: Path) -> list[Path]:
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
+@pytest.mark.long
 def test_a_batch_is_ingested_by_the_command_on_the_cluster(cluster: SparkCluster, tmp_path: Path) -> None:
     source, table = tmp_path / "source", tmp_path / "table"
     source.mkdir()
