@@ -113,7 +113,8 @@ def cases() -> Iterator[Any]:
     for table, engine in product(TABLES, READERS):
         repeats = table not in UNLIKE or (engine in ALIKE and table != "evolved")
         mark = pytest.mark.long if repeats and engine in ALIKE else pytest.mark.slow
-        yield pytest.param(table, engine, marks=[mark] if engine != "pyarrow" else [])
+        is_quick = engine == "pyarrow" and table in UNLIKE
+        yield pytest.param(table, engine, marks=[] if is_quick else [mark])
 
 
 @pytest.fixture(scope="module")

@@ -43,25 +43,26 @@ from tests.fuzz.tables import (
 
 Damage = Callable[[Path], None]
 Metrics = list[tuple[Query, ScanMetrics]]
-SLOW = pytest.mark.slow
+REPEATED = pytest.mark.long
+"""Of a case that others stand for: `make thorough` runs it."""
 WITH_THREADS = ReaderLimits(parts=PartLimits(few_rows=-1, helpers=1))
 
 
 def some_of(values: Iterable[int], *checked: int) -> list[Any]:
-    """Parameters of which `make check` takes some."""
-    return [pytest.param(value, marks=[] if value in checked else [SLOW]) for value in values]
+    """Parameters of which `make test` takes some."""
+    return [pytest.param(value, marks=[] if value in checked else [REPEATED]) for value in values]
 
 
 some_damages = pytest.mark.parametrize(
     "damage",
-    [pytest.param(damage, marks=[] if damage in (deleted, cut, flipped) else [SLOW]) for damage in DAMAGES],
+    [pytest.param(damage, marks=[] if damage in (deleted, cut, flipped) else [REPEATED]) for damage in DAMAGES],
 )
 """Where a test has other parameters, too, a file that is gone, short or changed stands for the others."""
 bases = pytest.mark.parametrize(
     "checkpoint", [None, 2, *(pytest.param(version, marks=pytest.mark.long) for version in (INDEXED, HEAD - 1))]
 )
 with_vectors = pytest.mark.parametrize(
-    "vectors", [pytest.param(False, id="plain", marks=SLOW), pytest.param(True, id="vectors")]
+    "vectors", [pytest.param(False, id="plain", marks=REPEATED), pytest.param(True, id="vectors")]
 )
 
 
@@ -99,6 +100,7 @@ def reads_stats(query: Query) -> bool:
 # Nothing is wrong.
 
 
+@pytest.mark.slow
 @bases
 @with_vectors
 def test_a_sound_index_is_used(tmp_path: Path, checkpoint: int | None, vectors: bool, limits: ReaderLimits) -> None:
@@ -185,11 +187,12 @@ def test_damaged_stats(tmp_path: Path, damage: Damage, checkpoint: int | None) -
 
 
 def breaking() -> Iterator[Any]:
-    """Every part with vectors and one thread; the first, the last and one between without vectors, or with threads."""
+    """Every part with vectors and one thread; the first, the last and one between without vectors, or with threads.
+    The others are repeats."""
     for broken, vectors, checkpoint, threads in product(range(8), (True, False), (None, 2), (False, True)):
         differences = threads + (not vectors)
         tells = differences == 0 or (differences == 1 and broken in (0, 4, 7))
-        marks = [] if differences == 0 and broken in (0, 7) else [SLOW if tells else pytest.mark.long]
+        marks = [] if tells else [REPEATED]
         kind = f"{'threads' if threads else 'alone'}-{'vectors' if vectors else 'plain'}-{checkpoint}-{broken}"
         yield pytest.param(broken, vectors, checkpoint, threads, marks=marks, id=kind)
 
@@ -224,6 +227,7 @@ def test_stats_that_break_after_files_are_out(tmp_path: Path, broken: int, vecto
             assert part.stats_name in (metrics.fallback_reason or "")
 
 
+@pytest.mark.slow
 @some_damages
 def test_damage_behind_a_warm_cache(tmp_path: Path, damage: Damage) -> None:
     made = make_table(tmp_path, checkpoint=2, vectors=True)
@@ -369,7 +373,7 @@ def test_the_manifest_of_another_version_under_this_name(tmp_path: Path, older: 
         "{",
         '{"version":-1}',
         *(
-            pytest.param(text, marks=SLOW)
+            pytest.param(text, marks=REPEATED)
             for text in ("null", "[]", '"5"', '{"version":1e99}', '{"version":99999999999999999999}', "\0")
         ),
     ],
@@ -383,7 +387,7 @@ def test_a_broken_hint(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "version"),
     [
-        pytest.param(checkpoint, version, marks=[] if checkpoint == 2 or version in (4, HEAD, 2**62) else [SLOW])
+        pytest.param(checkpoint, version, marks=[] if checkpoint == 2 or version in (4, HEAD, 2**62) else [REPEATED])
         for checkpoint in (None, 2)
         for version in (4, 6, HEAD, HEAD + 1, 10**6, 2**62)
     ],
@@ -478,7 +482,7 @@ def test_garbage_beside_the_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("checkpoint", "version"),
     [
-        pytest.param(checkpoint, version, marks=[] if version in (1, 2, INDEXED, HEAD) else [SLOW])
+        pytest.param(checkpoint, version, marks=[] if version in (1, 2, INDEXED, HEAD) else [REPEATED])
         for checkpoint in (None, 2)
         for version in range(HEAD + 1)
     ],
