@@ -49,17 +49,37 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m
 """A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
 does: see `make ingest-cases`. Without it the room for compiled code is a fifth, which Spark fills: then code is thrown
 away and compiled again and again, unless there is more room."""
-JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _FORKED + _archived()
+_YOUNG = " -XX:NewRatio=1"
+"""Most of what a query makes is garbage when it ends: with half of the heap for it, less is copied."""
+JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _FORKED + _YOUNG + _archived()
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling code for tables of ten rows takes a quarter of the time."""
 
+FORGETFUL = {
+    "spark.databricks.delta.delta.log.cacheSize": "20",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+}
+"""A session sees hundreds of tables. Delta keeps the plans of 10,000 of them for an hour: after 400 random landings they
+filled a heap of 1.5 GB, and the JVM did little but collect garbage."""
+
+UNCHECKED_FILES = {
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""Local files without checksum files beside them: Hadoop runs `chmod` four times for each file that has one."""
+
 UNEXPLAINED = {
+    "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.maxPlanStringLength": "100",
     "spark.sql.ui.explainMode": "simple",
 }
-"""Plans are neither checked after each rule nor written out for a page that nobody opens."""
+"""Plans are neither checked after each rule nor written out for a page that nobody opens, and Delta does not replay the
+log after each commit of a session in another zone than UTC, to check the files that it noted beside the commit."""
 
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -277,6 +297,8 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         # The place in the code where each column was made: Spark looks it up in five calls to its JVM.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.dataFrameQueryContext.enabled": "false",
+        **FORGETFUL,
+        **UNCHECKED_FILES,
         **UNEXPLAINED,
         **INTERPRETED,
     }
@@ -284,7 +306,7 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
 
 def quick_arguments() -> list[str]:
     """Arguments of the command for a Spark of its own that is quick to start and with tables of ten rows."""
-    settings = {"spark.driver.extraJavaOptions": JVM} | UNEXPLAINED | INTERPRETED
+    settings = {"spark.driver.extraJavaOptions": JVM} | UNCHECKED_FILES | UNEXPLAINED | INTERPRETED
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
 
 
