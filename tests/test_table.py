@@ -24,6 +24,7 @@ from delta_sidecar.errors import (
     UnknownColumnError,
     VersionNotFoundError,
 )
+from delta_sidecar.index.build.build import build_index
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add
 from delta_sidecar.testing.table_builder import LogBuilder
@@ -85,6 +86,13 @@ def test_is_deltatable(root: Path) -> None:
     assert not DeltaTable.is_deltatable(str(root / "nowhere"))
 
 
+def test_a_log_without_its_first_commits_is_a_table(tmp_path: Path) -> None:
+    LogBuilder(tmp_path).protocol().metadata({"x": "long"}).commit(add("a")).commit(add("b")).drop(0)
+    with pytest.raises(VersionNotFoundError):
+        DeltaTable(str(tmp_path))
+    assert DeltaTable.is_deltatable(str(tmp_path))
+
+
 def test_what_it_is(root: Path) -> None:
     table, theirs = DeltaTable(str(root)), deltalake.DeltaTable(root)
     assert table.schema().to_arrow().names == ["id", "p"]
@@ -102,6 +110,37 @@ def test_files(root: Path) -> None:
     assert len(table.file_uris(predicate="p = 'b'", limit=1)) == 1
     assert len(table.file_uris([("p", "=", "a")], file_pruning_predicate="id > 100")) == 0
     assert all(Path(table.file_uri(f.path)).is_file() for f in table.file_infos())
+
+
+def test_partitions_of_files_that_order_their_values_otherwise(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).protocol().metadata({"a": "string", "b": "string"}, partition_by=["b", "a"])
+    log.commit(add("1", partition={"a": "x", "b": "y"}), add("2", partition={"b": "y", "a": "x"}))
+    assert [list(values.items()) for values in DeltaTable(str(tmp_path)).partitions()] == [[("b", "y"), ("a", "x")]]
+
+
+def test_a_version_that_cannot_be_opened_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).protocol().metadata({"x": "long"}).commit(add("a"))
+    table = DeltaTable(str(tmp_path))
+    log.metadata({"x": "long"}, configuration={"delta.sidecar.batch_size": "many"}).commit(add("b"))
+    before = table.settings
+    with pytest.raises(OptionError, match="batch_size"):
+        table.update_incremental()
+    assert (table.version(), table.settings) == (0, before)
+
+
+def test_indexes_are_turned_on_and_off_by_the_version(tmp_path: Path) -> None:
+    """By a property of the version that is opened, whatever that of the version before says."""
+    log = LogBuilder(tmp_path).protocol()
+    for version, enabled in enumerate(["false", "true", "false"]):
+        log.metadata({"x": "long"}, configuration={"delta.sidecar.enabled": enabled}).commit(add(str(version)))
+        build_index(open_store(str(tmp_path)))
+    table = DeltaTable(str(tmp_path), version=0)
+    for version, tier in enumerate(["log", "index", "log"]):
+        table.load_as_version(version)
+        scan = table.scan_files()
+        assert scan.read_all().num_rows == version + 1
+        assert scan.metrics.tier == tier
+        assert ("no index was looked for" in str(scan.plan.notes)) == (tier == "log")
 
 
 def test_partitions(root: Path) -> None:

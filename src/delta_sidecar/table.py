@@ -18,10 +18,11 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnsupportedTableError,
     VersionAfterLatestError,
+    VersionNotFoundError,
     needs_extra,
 )
 from delta_sidecar.index.read.opening import open_snapshot
-from delta_sidecar.limits import ReaderLimits
+from delta_sidecar.limits import CommitLimits, ReaderLimits
 from delta_sidecar.log.segment import CheckpointFiles
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
@@ -186,17 +187,20 @@ class DeltaTable:
         self._load(_checked_version(version))
 
     def _load(self, version: int | None) -> None:
-        before = self._store.cost
-        self._snapshot = self._pinned(version, self._settings.enabled)
-        self._settings = settings_of(self._options, self._snapshot.metadata.properties, limits=self._limits)
-        if not self._settings.enabled and not isinstance(self._snapshot.segment.base, CheckpointFiles | None):
-            self._snapshot = self._pinned(version, with_index=False)
-        if self._settings.cache_size != shared_cache.limit:
-            shared_cache.resize(self._settings.cache_size)
+        """Open a version. If that fails, the table stays as it was."""
+        before, expected = self._store.cost, self._settings.enabled
+        snapshot = self._pinned(version, self._settings.commit_limits, expected)
+        # Properties of the version itself may turn indexes off, or on again.
+        settings = settings_of(self._options, snapshot.metadata.properties, limits=self._limits)
+        has_index = not isinstance(snapshot.segment.base, CheckpointFiles | None)
+        if settings.enabled != expected and (settings.enabled or has_index):
+            snapshot = self._pinned(snapshot.version, settings.commit_limits, settings.enabled)
+        if settings.cache_size != shared_cache.limit:
+            shared_cache.resize(settings.cache_size)
+        self._snapshot, self._settings = snapshot, settings
         self._opening_cost = self._store.cost - before
 
-    def _pinned(self, version: int | None, with_index: bool) -> Snapshot:
-        limits = self._settings.commit_limits
+    def _pinned(self, version: int | None, limits: CommitLimits, with_index: bool) -> Snapshot:
         if not with_index:
             plain = load_snapshot(self._store, version, limits)
             return replace(plain, notes=(*plain.notes, "delta.sidecar.enabled is false: no index was looked for"))
@@ -244,11 +248,11 @@ class DeltaTable:
         }
         return type(self), self._snapshot.metadata.id, arguments
 
-    def _held(self) -> DeltaTable:
+    def _at_this_version(self) -> DeltaTable:
         """The same table, which stays at its version when this one is moved; nothing is opened."""
-        held = object.__new__(type(self))
-        vars(held).update(vars(self))
-        return held
+        table = object.__new__(type(self))
+        vars(table).update(vars(self))
+        return table
 
     @property
     def _access(self) -> TableAccess:
@@ -270,7 +274,7 @@ class DeltaTable:
             load_snapshot(open_store(table_uri, storage_options))
         except TableNotFoundError:
             return False
-        except (UnsupportedTableError, CorruptTableError):
+        except (VersionNotFoundError, UnsupportedTableError, CorruptTableError):
             return True
         return True
 
@@ -436,11 +440,12 @@ class DeltaTable:
         if not self._snapshot.partition_columns:
             return []
         bound = self._access.bind_all([partition_filters, file_pruning_predicate])
-        physical = {self.schema().resolve([c])[0].physical_name: c for c in self._snapshot.partition_columns}
+        physical = {c: self.schema().resolve([c])[0].physical_name for c in self._snapshot.partition_columns}
         with self._access.listing(bound, ["path", "partition_values"]) as scan:
             seen = {id(f.partition_values): f.partition_values for f in file_infos(scan)}
-        named = [{physical.get(k, k): v for k, v in values.items()} for values in seen.values()]
-        return [dict(entries) for entries in dict.fromkeys(tuple(n.items()) for n in named)]
+        # The columns in the table's order: a file may have them in another one.
+        named = (tuple((c, values[k]) for c, k in physical.items() if k in values) for values in seen.values())
+        return [dict(entries) for entries in dict.fromkeys(named)]
 
     def get_add_actions(self, flatten: bool = False) -> pa.Table:
         """All live files in memory, with the columns of `deltalake`: `path`, `size_bytes`, `modification_time`,

@@ -62,7 +62,7 @@ class TableAccess:
         return parse_location(self.store.root_uri)
 
     def bind(self, predicate: Bindable | None) -> Expression | None:
-        """What a predicate says of files: of a pyarrow expression what is understood."""
+        """The predicate bound to the schema, for pruning files. Of a pyarrow expression, the parts we understand."""
         if predicate is None:
             return None
         return self._bound(predicate, self.snapshot.schema, self.snapshot.partition_columns)

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar import DeltaTable
+from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.build.build import BuildOptions, build_index
 from delta_sidecar.index.read.part_file import PartFile
+from delta_sidecar.index.read.part_rows import PartRows
 from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -75,6 +77,28 @@ def test_parts_that_overlap(late: Path, limit: int, hours: int, columns: list[st
     assert found == [*expected, None][:limit]
     cores = [name for name in parts_asked(store) if name.endswith(".core.parquet")]
     assert hours <= len(cores) <= hours + 2, "the parts of those hours, the late one, and one on its way"
+
+
+@pytest.mark.parametrize("limit", [None, 100], ids=["in turn", "merged"])
+@pytest.mark.parametrize("broken", [1, 4, 11])
+def test_rows_that_cannot_be_decoded_are_read_elsewhere(
+    late: Path, limit: int | None, broken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was fetched together with a row group that breaks is not out yet: the log must give all of it."""
+    calls = Counter[str]()
+
+    def listed(rows: PartRows, *args: Any, plain: Callable[..., Any] = PartRows.listed) -> Any:
+        calls["listed"] += 1
+        if calls["listed"] == broken:
+            raise CorruptIndexError("a row group is damaged")
+        return plain(rows, *args)
+
+    monkeypatch.setattr(PartRows, "listed", listed)
+    scan = DeltaTable(str(late)).scan_files(columns=["path"], limit=limit)
+    found = scan.read_all().column("path").to_pylist()
+    expected = [file(hour, number).path for hour in range(HOURS) for number in range(FILES)]
+    assert sorted(found) == sorted([*expected, *(add.path for add in late_files())])
+    assert (scan.metrics.tier, scan.metrics.fallback_reason) == ("log", "a row group is damaged")
 
 
 def test_what_is_hidden_is_not_counted(late: Path) -> None:

@@ -63,8 +63,8 @@ FORGETFUL = {
     "spark.ui.retainedStages": "10",
     "spark.ui.retainedTasks": "100",
 }
-"""A session sees hundreds of tables. Delta keeps the plans of 10,000 of them for an hour: after 400 random landings they
-filled a heap of 1.5 GB, and the JVM did little but collect garbage."""
+"""A session sees hundreds of tables. Delta keeps the plans of 10,000 of them for an hour: after 400 random landings
+they filled a heap of 1.5 GB, and the JVM did little but collect garbage."""
 
 UNCHECKED_FILES = {
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",

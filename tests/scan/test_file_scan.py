@@ -14,7 +14,9 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import ConsumedStreamError, DeltaSidecarError, InputError, OptionError
+from delta_sidecar.index.build.build import build_index
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
+from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import DeletionVector, add, remove
 from delta_sidecar.testing.table_builder import LogBuilder
@@ -92,6 +94,24 @@ def test_a_listing_that_has_returned_nothing_starts_again(tmp_path: Path) -> Non
     assert (scan.metrics.files_considered, scan.metrics.files_pruned) == (51, 50)
 
 
+def test_a_listing_on_an_index_starts_again_without_it(tmp_path: Path) -> None:
+    """A cleaner takes the commits after the index, which a checkpoint holds by then."""
+    log = LogBuilder(tmp_path).metadata({"x": "long"}).commit(add("0"))
+    build_index(open_store(str(tmp_path)))
+    for version in range(1, 30):
+        log.commit(add(str(version)))
+    table = DeltaTable(str(tmp_path))
+    log.checkpoint().cleanup(30)
+    scan = table.scan_files()
+    assert "index 0" in scan.plan.base
+    assert sorted(map(int, scan.read_all()["path"].to_pylist())) == list(range(30))
+    assert (scan.metrics.tier, scan.metrics.complete) == ("checkpoint", True)
+    assert "was read again" in (scan.metrics.fallback_reason or "")
+    assert "classic checkpoint 29" in scan.plan.base
+    assert (scan.plan.strategy, scan.plan.reason) == ("forward", "there is no tail")
+    assert scan.metrics.strategy == "forward"
+
+
 @pytest.mark.parametrize("columns", [["nonsense"], ["path", "Size"]])
 def test_an_unknown_column_is_named(table: DeltaTable, columns: list[str]) -> None:
     with pytest.raises(DeltaSidecarError, match=columns[-1]):
@@ -101,8 +121,9 @@ def test_an_unknown_column_is_named(table: DeltaTable, columns: list[str]) -> No
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("strategy", ["reverse", "forward"])
 def test_the_limit_cuts(table: DeltaTable, limit: int, strategy: str) -> None:
-    found = [f.path for f in table.file_infos(limit=limit, strategy=strategy)]
-    assert found == ["d", "c", "b"][:limit]
+    scan = table.scan_files(limit=limit, strategy=strategy)
+    assert scan.read_all()["path"].to_pylist() == ["d", "c", "b"][:limit]
+    assert scan.metrics.complete
 
 
 def test_the_limit_counts_files_behind_the_predicate(table: DeltaTable) -> None:

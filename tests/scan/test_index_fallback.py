@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, product
 from pathlib import Path
@@ -19,6 +20,7 @@ from delta_sidecar.index.build.build import build_index
 from delta_sidecar.index.format.index_names import SIDECARS
 from delta_sidecar.index.format.manifest import decode, encode
 from delta_sidecar.index.read.finder import read_single
+from delta_sidecar.index.read.part_file import PartFile
 from delta_sidecar.index.read.part_rows import read_file_keys
 from delta_sidecar.limits import PartLimits, ReaderLimits
 from delta_sidecar.scan.scan_metrics import ScanMetrics
@@ -360,6 +362,30 @@ def test_the_manifest_of_another_version_under_this_name(tmp_path: Path, older: 
     index(made, older)
     shutil.copyfile(made.sidecars / f"v{older}.manifest.json", made.manifest)
     assert_fell_back(check_listings(made, queries=FEW), 1, f"holds the manifest of version {older}")
+
+
+def test_a_plan_on_a_manifest_with_keys_of_another_type(tmp_path: Path) -> None:
+    """Its checksum is right, so only the choice of parts sees it: the plan says so, and does not raise."""
+    made = make_table(tmp_path, checkpoint=2)
+    body = made.manifest.read_bytes().partition(b'"manifest":')[2][:-1]
+    body = body.replace(b'"key_min":["h5"', b'"key_min":[5')
+    made.manifest.write_bytes(b'{"crc32":"%08x","manifest":%s}' % (zlib.crc32(body), body))
+    scan = DeltaTable(str(made.root)).scan_files()
+    assert "another base instead: a manifest has keys that are not of type" in scan.explain()
+    assert scan.plan.parts == ()
+    assert scan.plan.as_dict()["damage"] == scan.plan.damage
+    assert scan.headline().startswith("reads another base instead of index 5")
+    assert scan.read_all().num_rows == len(made.builder.state().files)
+    assert scan.metrics.tier == "checkpoint"
+    assert scan.explain().startswith("fell back to classic checkpoint 2")
+
+
+def test_stats_with_fewer_rows_than_their_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_table(tmp_path, checkpoint=2)
+    monkeypatch.setattr(PartFile, "batches", lambda *_: iter(()))
+    scan = DeltaTable(str(made.root)).scan_files(columns=["path", "stats"])
+    assert scan.read_all().num_rows == len(made.builder.state().files)
+    assert "has fewer rows than its core" in (scan.metrics.fallback_reason or "")
 
 
 # Hints.

@@ -419,7 +419,7 @@ def dataset_for_pyarrow(
     filtered = partitions if is_arrow_expression(partitions) else None
     coded = set() if read_options is None else read_options.dictionary_columns - set(table.snapshot.partition_columns)
     coded_schema = _with_dictionaries(schema, coded)
-    return _checked(_Contents(table._held(), coded_schema, file_predicate, filtered, filesystem))
+    return _checked(_Contents(table._at_this_version(), coded_schema, file_predicate, filtered, filesystem))
 
 
 def dataset_for_engine(
@@ -435,7 +435,9 @@ def dataset_for_engine(
     hidden = _hidden(table.schema(), chosen, _parsed(expression))
     offered = with_file_column(chosen, file_column)
     schema = with_file_type(offered.to_arrow(), offered)
-    contents = _Contents(table._held(), schema, filter=expression, rows=rows, hidden=hidden, file_column=file_column)
+    contents = _Contents(
+        table._at_this_version(), schema, filter=expression, rows=rows, hidden=hidden, file_column=file_column
+    )
     return _checked(contents)
 
 

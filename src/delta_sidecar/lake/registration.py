@@ -197,7 +197,7 @@ def _opened(tables: Tables, storage_options: Mapping[str, str] | None) -> dict[s
         if other != name:
             raise InputError(f"{other!r} and {name!r} are the same name to DataFusion, which ignores case; rename one")
         if isinstance(given, DeltaTable):
-            opened[name] = given._held()
+            opened[name] = given._at_this_version()
         else:
             place = canonical_uri(given)
             if place not in by_place:

@@ -22,10 +22,11 @@ Tier: TypeAlias = Literal["index", "footer", "checkpoint"]
 
 
 class LiveRows(Struct, frozen=True):
-    """Live files that may match, and the number of live files before pruning."""
+    """Live files that may match."""
 
     rows: pa.RecordBatch
     considered: int
+    """Files before pruning. Hidden files count, too, where stats alone rule them out."""
     is_projected: bool = False
     """Whether the rows already have the columns of the output."""
 

@@ -53,7 +53,7 @@ class FileRequest:
     settings: Settings = field(default_factory=Settings)
     stats_batch_size: int = 2_048
     """Rows of a batch that has JSON stats, about a kilobyte in each row."""
-    resumed: ReadingOrder | None = None
+    resumed_order: ReadingOrder | None = None
     """The order of the listing that this one resumes."""
 
     @classmethod
@@ -106,8 +106,8 @@ class FileRequest:
     @cached_property
     def order(self) -> ReadingOrder:
         """One lane if stats are parsed (slower than decoding) or a limit is set; otherwise two."""
-        if self.resumed is not None:
-            return self.resumed
+        if self.resumed_order is not None:
+            return self.resumed_order
         is_limited, has_stats, most = self.limit is not None, "stats" in self.source.names, self.settings.batch_size
         size = min(most, self.stats_batch_size) if has_stats else most
         return ReadingOrder(is_limited, 1 if has_stats or is_limited else _LANES, size)

@@ -146,7 +146,8 @@ class MaskBuilder:
         self._runs[-1] = self._runs[-1].merged(last)
 
     def _keys_near(self, keys: list[bytes]) -> list[Span]:
-        """Of chunks without hashes, the keys that lie among some; hashes are made when too many have been compared."""
+        """The keys of chunks without hashes that lie between the least and the greatest of `keys`. Hashes are made when
+        too many have been compared."""
         self._join_arrays()
         if not self._collected or not keys:
             return []
@@ -214,8 +215,8 @@ class OrderedMask:
     def hidden(
         self, paths: pa.StringArray, vectors: pa.StructArray, maker: KeyMaker, within: tuple[bytes, bytes] | None
     ) -> Flags | None:
-        """Which files of a base are hidden; None when none is. Where it is known `within` which two paths they lie,
-        none of them has another spelling."""
+        """Which files of a base are hidden; None if none is. `within` gives their least and greatest path, if known:
+        then the caller guarantees that each path has one spelling only."""
         if within is None:
             return self.hashed.hidden(paths, vectors, maker)
         near = self.keys.between(*within)
@@ -282,7 +283,7 @@ class HashRun:
 
     @cached_property
     def quick_filter(self) -> QuickFilter:
-        """Passes over most keys; made when the run is first searched, as many are merged before."""
+        """Rules out most keys. Made at the first search: many runs are merged before they are ever searched."""
         return self._filter()
 
     def name_filter(self) -> NameFilter | None:

@@ -86,7 +86,7 @@ class Replay:
         return other
 
     def continue_from(self, other: Replay) -> None:
-        """Have seen what another walk of the same table has, and nothing else."""
+        """Replace the keys seen so far by those of another walk of the same table."""
         self._seen = other._seen.copied()
 
     def hide(self, rows: Iterable[pa.RecordBatch]) -> None:

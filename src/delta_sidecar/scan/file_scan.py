@@ -17,6 +17,7 @@ from delta_sidecar.index.read.opening import forget
 from delta_sidecar.listing.base import LiveRows
 from delta_sidecar.listing.live_files import LiveFiles
 from delta_sidecar.listing.request import FileRequest, checked_limit
+from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pruning.listing_columns import output_schema, project
 from delta_sidecar.scan.one_reading import ReadOnce
@@ -69,8 +70,9 @@ class FileScan(ReadOnce):
         request = FileRequest.of(snapshot, settings, predicate, columns, checked_limit(limit))
         if after is not None:
             check_position(after, snapshot, request, predicate)
-            snapshot, request = on_base_of(after, snapshot), replace(request, resumed=after.order)
+            snapshot, request = on_base_of(after, snapshot), replace(request, resumed_order=after.order)
         self._after = after
+        self._strategy = strategy
         self._track = Track()
         self._walked = 0
         """Files of the walk so far; some may not be returned yet."""
@@ -193,12 +195,13 @@ class FileScan(ReadOnce):
     def _run(self) -> Generator[pa.RecordBatch]:
         emitted = 0
         error: BaseException | None = None
-        # What passes between the plan and the first batch is the caller's time.
+        # The caller's time between the plan and the first batch does not count.
         self._started = time.perf_counter() - self._planned_s
         if self._observed is not None:
             self._observed.begin()
         try:
             if self._request.limit == 0:
+                self._metrics.complete = True
                 return
             for live in self._live_or_restarted():
                 batch = self._limited_and_projected(live, self._not_passed(live), emitted)
@@ -268,16 +271,20 @@ class FileScan(ReadOnce):
                         f"a file of the log was deleted while it was read ({error}); open the table again"
                     ) from None
                 _log.info("the log changed while it was read (%s); starting again", error)
-                self._live = self._planned_again()
+                self._live = self._planned_again(f"the log changed while it was read ({error}), and was read again")
                 self._metrics.files_considered = self._metrics.files_pruned = 0
 
-    def _planned_again(self) -> LiveFiles:
-        plan = self._plan
-        snapshot = load_snapshot(self._store, plan.version, self._request.settings.commit_limits)
+    def _planned_again(self, reason: str) -> LiveFiles:
+        """The walk of the same version as its log is now, without an index."""
+        forget(self._store)
+        snapshot = load_snapshot(self._store, self._plan.version, self._request.settings.commit_limits)
         if self._after is not None:
             snapshot = on_base_of(self._after, snapshot)
-        again = make_plan(snapshot, self._request, plan.condition, plan.strategy)
-        self._plan = replace(again, reason=plan.reason)
+        if isinstance(self._plan.snapshot.segment.base, OtherBase):
+            snapshot = replace(snapshot, passed_over=reason)
+        self._plan = make_plan(snapshot, self._request, self._plan.condition, self._strategy)
+        self._track, self._walked = Track(), 0
+        self._metrics.strategy = self._plan.strategy
         return self._plan.run()
 
 

@@ -29,7 +29,7 @@ class ScanMetrics:
     commits_total: int = 0
     commits_scanned: int = 0
     files_considered: int = 0
-    """Live files that were compared with the predicate."""
+    """Live files that were read, before pruning."""
     files_pruned: int = 0
     """Live files that cannot match the predicate."""
     files_emitted: int = 0
@@ -45,6 +45,8 @@ class ScanMetrics:
     bytes_read: int = 0
     time_to_first_file_s: float | None = None
     elapsed_s: float = 0.0
+    """Seconds of planning, and from the first batch asked for to the last one returned. Between batches the caller's
+    time counts, too."""
     complete: bool = False
     """Whether the scan reached its end or its limit."""
 

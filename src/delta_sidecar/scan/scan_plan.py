@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from delta_sidecar.errors import InputError, OptionError
+from delta_sidecar.errors import CorruptIndexError, InputError, OptionError
 from delta_sidecar.listing.base import AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
@@ -72,15 +72,29 @@ class ScanPlan:
         base = self.snapshot.segment.base
         return 0 if base is None else base.size
 
-    @cached_property
+    @property
     def parts(self) -> tuple[str, ...]:
-        """The parts of the index that will be read; empty without an index."""
-        return () if self.base_plan is None else self.base_plan.parts
+        """The parts of the index that will be read; empty without an index, or if it is damaged."""
+        return self._of_base[0]
+
+    @property
+    def at_most(self) -> AtMost:
+        """Upper bounds of what will be read of the base; unknown if it is damaged."""
+        return self._of_base[1]
+
+    @property
+    def damage(self) -> str | None:
+        """Why the base cannot be read, if the plan already shows it: another base will be read instead."""
+        return self._of_base[2]
 
     @cached_property
-    def at_most(self) -> AtMost:
-        """Upper bounds of what will be read of the base."""
-        return AtMost(0, 0) if self.base_plan is None else self.base_plan.at_most
+    def _of_base(self) -> tuple[tuple[str, ...], AtMost, str | None]:
+        if self.base_plan is None:
+            return (), AtMost(0, 0), None
+        try:
+            return self.base_plan.parts, self.base_plan.at_most, None
+        except CorruptIndexError as error:
+            return (), AtMost(None, 0), str(error)
 
     @cached_property
     def commits(self) -> int:
@@ -138,6 +152,8 @@ class ScanPlan:
         """What is read of the base, as text; None if there is no base."""
         if self.base_plan is None:
             return None
+        if self.damage is not None:
+            return f"another base instead: {self.damage}"
         parts = [counted(len(self.parts), "part")] if self.parts or self.at_most.row_groups == 0 else []
         return ", ".join([*parts, f"at most {self._bounds()}"])
 
@@ -146,6 +162,8 @@ class ScanPlan:
         """Upper bounds of what will be read, in one line."""
         base = self.snapshot.segment.base
         parts = []
+        if self.damage is not None:
+            return f"reads another base instead of {base}: it is damaged"
         if isinstance(base, OtherBase):
             parts = [f"{len(self.parts):,} of {counted(base.part_count, 'part')}"]
         commits = [counted(self.commits, "commit")] if self.commits else []
@@ -184,6 +202,7 @@ class ScanPlan:
             "row_groups_at_most": at_most.row_groups,
             "bytes_at_most": at_most.bytes,
             "stats_files_at_most": at_most.stats_files,
+            "damage": self.damage,
             "commits": self.commits,
             "commit_files": self.commit_files,
             "tail": self.tail,
@@ -246,13 +265,13 @@ def _strategy(strategy: str, snapshot: Snapshot, limit: int | None) -> tuple[str
         raise OptionError(f"strategy is {strategy!r}; it takes one of {', '.join(STRATEGIES)}")
     if strategy != "auto":
         return strategy, "as requested"
-    tail = snapshot.segment
-    if not tail.commits:
+    segment = snapshot.segment
+    if not segment.commits:
         return "forward", "there is no tail"
     if limit is not None:
         return "reverse", f"the newest commits may hold the {counted(limit, 'file')} asked for"
-    if len(tail.commits) > snapshot.commits.limits.guesses:
-        return "reverse", f"a tail of {counted(len(tail.commits), 'commit')} is listed while it is fetched"
-    if tail.tail_bytes > _SMALL_TAIL:
-        return "reverse", f"a tail of {sized(tail.tail_bytes)} is listed while it is read"
-    return "forward", f"a tail of {sized(tail.tail_bytes)} is read at once"
+    if len(segment.commits) > snapshot.commits.limits.guesses:
+        return "reverse", f"a tail of {counted(len(segment.commits), 'commit')} is listed while it is fetched"
+    if segment.tail_bytes > _SMALL_TAIL:
+        return "reverse", f"a tail of {sized(segment.tail_bytes)} is listed while it is read"
+    return "forward", f"a tail of {sized(segment.tail_bytes)} is read at once"

@@ -131,7 +131,7 @@ def position_of(snapshot: Snapshot, request: FileRequest, condition: Expression 
         files=track.files,
         last=track.last,
         condition=_condition(request, condition),
-        base=_words(snapshot.segment),
+        base=_base_text(snapshot.segment),
         source=_source(snapshot.segment),
         order=request.order,
         check=track.check,
@@ -183,7 +183,7 @@ def _condition(request: FileRequest, condition: Expression | None) -> str:
     return _digest(repr(condition), request.settings.partition_timezone) if condition is not None else ""
 
 
-def _words(segment: Segment) -> str:
+def _base_text(segment: Segment) -> str:
     return "the log alone" if segment.base is None else str(segment.base)
 
 

@@ -1,4 +1,4 @@
-"""What listings did, for OpenTelemetry: metrics and a span for each, by the names of the design's notes.
+"""What listings did, for OpenTelemetry: metrics and a span for each, under the names that docs/guide/serving.md lists.
 
 Loaded only in a program that has loaded OpenTelemetry's API itself: without it nobody could have said where figures go.
 """

@@ -203,10 +203,7 @@ class IndexFinder:
             from delta_sidecar.index.read.manifests import check_table
 
             check_table(base.manifest, self._store, listing)
-            try:
-                _ = base.layout
-            except (msgspec.DecodeError, ValueError, TypeError, KeyError) as error:
-                raise CorruptIndexError(f"{base}: its schema cannot be read ({error})") from None
+            base.check_layout()
         return base
 
     def _pass_over(self, reason: str, level: int = logging.WARNING) -> None:

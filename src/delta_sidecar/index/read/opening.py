@@ -91,6 +91,7 @@ def on_index_of(snapshot: Snapshot, version: int) -> Iterator[Snapshot]:
         try:
             base = IndexBase(read_manifest(snapshot.store, directory, version), directory)
             check_bound(base.manifest, snapshot)
+            base.check_layout()
             reaches_index = snapshot.listing.start <= version
             listing = snapshot.listing if reaches_index else list_log(snapshot.store, version)
             segment = listing.segment(snapshot.version, base)

@@ -96,8 +96,9 @@ class PartScan:
 
         chunked = ((matching, self._chunks(matching, core)) for matching, core in self._fetch)
         for pieces in PartMerge(self._choice, self._store, chunked):
+            rows = in_key_order([self._live(chunk, keys) for chunk, keys in pieces], self._request.output)
             self._rows_out += [chunk.span for chunk, _ in pieces]
-            yield in_key_order([self._live(chunk, keys) for chunk, keys in pieces], self._request.output)
+            yield rows
 
     def hide_rows_out(self, replay: Replay) -> bool:
         replay.hide(self._file_keys_out())
@@ -162,7 +163,8 @@ class PartScan:
 
     def _live(self, chunk: RowChunk, keys: pa.Array | None = None) -> LiveRows:
         """The live files of a chunk that may match; with their sort keys in a column of their own, where these are
-        given. What is hidden goes first: the columns of a part are fewer and plainer than those of a listing."""
+        given. Rows that the stats rule out go first, then the hidden ones: the columns of a part are fewer and plainer
+        than those of a listing."""
         rows, core, matching, stats = chunk.rows, chunk.core, chunk.matching, chunk.stats_rows
         assert core is not None
         if keys is not None:
@@ -194,7 +196,7 @@ class PartScan:
         file = fetch_stats(self._store, self._index.directory, matching.part, ALL_STATS, limits.whole_stats)
         positions = file.positions(ALL_STATS)
         step = max(256, min(limits.stats_rows, limits.stats_cells // max(1, len(positions))))
-        stats = _Slices(file.batches(positions, step))
+        stats = _Slices(file.batches(positions, step), file.name)
         for group, count in enumerate(rows.group_rows):
             core = rows.core(group) if group in groups else None
             for at in range(0, count, step):
@@ -207,15 +209,18 @@ class PartScan:
 class _Slices:
     """The rows of batches, in slices of any size."""
 
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], name: str) -> None:
         self._batches = batches
+        self._name = name
         self._held: pa.RecordBatch | None = None
 
     def take(self, size: int) -> pa.Table:
         slices: list[pa.RecordBatch] = []
         while size:
             if self._held is None or not self._held.num_rows:
-                self._held = next(self._batches)
+                self._held = next(self._batches, None)
+            if self._held is None:
+                raise CorruptIndexError(f"{self._name} has fewer rows than its core; build the index again")
             slices.append(self._held.slice(0, size))
             size -= slices[-1].num_rows
             self._held = self._held.slice(slices[-1].num_rows)
