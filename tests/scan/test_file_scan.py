@@ -100,14 +100,15 @@ def test_a_listing_on_an_index_starts_again_without_it(tmp_path: Path) -> None:
     build_index(open_store(str(tmp_path)))
     for version in range(1, 30):
         log.commit(add(str(version)))
+    log.commit().crc()
     table = DeltaTable(str(tmp_path))
-    log.checkpoint().cleanup(30)
+    log.checkpoint().cleanup(31)
     scan = table.scan_files()
     assert "index 0" in scan.plan.base
     assert sorted(map(int, scan.read_all()["path"].to_pylist())) == list(range(30))
     assert (scan.metrics.tier, scan.metrics.complete) == ("checkpoint", True)
     assert "was read again" in (scan.metrics.fallback_reason or "")
-    assert "classic checkpoint 29" in scan.plan.base
+    assert "classic checkpoint 30" in scan.plan.base
     assert (scan.plan.strategy, scan.plan.reason) == ("forward", "there is no tail")
     assert scan.metrics.strategy == "forward"
 
