@@ -138,7 +138,7 @@ def test_no_test_patches_a_constant() -> None:
 
 
 def test_engines_know_one_seam_of_a_table() -> None:
-    """Beside the public methods of `DeltaTable`: `_access`, and `_held` for a table that stays at its version."""
+    """Beside the public methods of `DeltaTable`: `_access`, and `_at_this_version` for one that stays where it is."""
     private = re.compile(r"\btable\.(_[a-z]\w*)")
     engines = (ROOT / "src" / "delta_sidecar" / "engines").rglob("*.py")
-    assert {name for file in engines for name in private.findall(file.read_text())} == {"_access", "_held"}
+    assert {name for file in engines for name in private.findall(file.read_text())} == {"_access", "_at_this_version"}
