@@ -174,3 +174,87 @@ def test_schemas_that_disagree_are_refused() -> None:
         avro_schema({1: json.dumps(SMALL), 2: other}, "schema")
     with pytest.raises(InputError, match="its number in the registry"):
         avro_schema({None: json.dumps(SMALL), 2: other}, "schema")
+
+
+def priced(scale: int, name: str = "Price") -> dict[str, Any]:
+    return logical("fixed", "decimal", size=4, precision=9, scale=scale) | {"name": name}
+
+
+PRICES = {
+    "short name": (record_of(("own", priced(4)), name="b.Inner"), "Price"),
+    "full name": (record_of(("own", priced(4)), name="b.Inner"), "a.Price"),
+    "namespace of its own": (record_of(("own", priced(4)), name="Inner") | {"namespace": "b"}, "Price"),
+    "full name of its own": (record_of(("own", priced(4, "b.Price")), name="Inner"), "Price"),
+    "the other": (record_of(("own", priced(2)), name="b.Inner"), "b.Price"),
+}
+
+
+@pytest.mark.parametrize("case", PRICES)
+def test_a_name_means_the_type_of_its_namespace(case: str) -> None:
+    inner, name = PRICES[case]
+    first = 4 if case == "the other" else 2
+    schema = record_of(("first", priced(first)), ("second", inner), ("third", name)) | {"namespace": "a"}
+    decoded = decoder_of(schema).decode([(1234).to_bytes(4, "big") * 3])
+    assert decoded.reasons.to_pylist() == [None]
+    own = Decimal("12.34") if case == "the other" else Decimal("0.1234")
+    first_value = Decimal("0.1234") if case == "the other" else Decimal("12.34")
+    assert decoded.records.to_pylist() == [{"first": first_value, "second": {"own": own}, "third": Decimal("12.34")}]
+
+
+def test_a_short_name_of_another_namespace_is_not_known() -> None:
+    inner = record_of(("own", priced(4)), name="b.Inner")
+    with pytest.raises(InputError, match="third is of type 'Price', which the schema does not define"):
+        decoder_of(record_of(("second", inner), ("third", "Price")) | {"namespace": "a"})
+
+
+def test_an_inner_record_may_have_the_short_name_of_its_outer_one() -> None:
+    inner = record_of(("x", "long"), name="b.event")
+    decoded = decoder_of(record_of(("inner", inner)) | {"namespace": "a"}).decode([b"\x02"])
+    assert decoded.records.to_pylist() == [{"inner": {"x": 1}}]
+
+
+ENUM = {"type": "enum", "name": "kind", "symbols": ["A", "B"]}
+LONGS = {"type": "map", "values": "long"}
+MALFORMED = {
+    "enum": (ENUM, b"\x01", "number -1 is that of no symbol"),
+    "union": (["null", "long"], b"\x01\x02", "number -1 is that of no branch"),
+    "boolean": ("boolean", b"\x07", "a boolean is 7"),
+    "long": ("long", b"\xff" * 9 + b"\x7f", "a number has more than 64 bits"),
+    "longer": ("long", b"\xff" * 12 + b"\x01", "a number has more than 64 bits"),
+    "key": (LONGS, b"\x04\x02k\x02\x02k\x04\x00", "a map has a key twice"),
+    "key of another block": (LONGS, b"\x02\x02k\x02\x02\x02k\x04\x00", "a map has a key twice"),
+    "inside": ({"type": "array", "items": ["null", ENUM]}, b"\x02\x02\x01\x00", "number -1 is that of no symbol"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_bytes_that_no_writer_makes_are_refused(case: str) -> None:
+    kind, value, reason = MALFORMED[case]
+    decoded = decoder_of(record_of(("first", "long"), ("f", kind))).decode([b"\x02" + value])
+    assert decoded.records.to_pylist() == [None]
+    assert decoded.reasons.to_pylist() == [f"does not decode as Avro: {reason}"]
+
+
+UNUSUAL = {
+    "blocks": ({"type": "array", "items": "long"}, b"\x02\x02\x02\x04\x00", [1, 2]),
+    "block with its size": ({"type": "array", "items": "long"}, b"\x03\x04\x02\x04\x00", [1, 2]),
+    "map of blocks": (LONGS, b"\x02\x02k\x02\x01\x06\x02l\x04\x00", [("k", 1), ("l", 2)]),
+    "branch that is wider": (["int", "long"], b"\x02\x04", 2),
+    "number of more bytes": ("long", b"\x84\x00", 2),
+    "not a number": ("float", b"\x01\x00\xa0\x7f", None),
+    "all of it": (
+        record_of(("b", "boolean"), ("t", "string"), ("e", ENUM), ("l", ["int", "long"]), name="inner"),
+        b"\x01\x02x\x02\x02\x04",
+        {"b": True, "t": "x", "e": "B", "l": 2},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_what_other_writers_make_is_read(case: str) -> None:
+    kind, value, expected = UNUSUAL[case]
+    decoded = decoder_of(record_of(("f", kind), ("end", "long"))).decode([value + b"\x06"])
+    assert decoded.reasons.to_pylist() == [None]
+    (record,) = decoded.records.to_pylist()
+    assert record["end"] == 3
+    assert record["f"] == expected or (expected is None and record["f"] != record["f"])

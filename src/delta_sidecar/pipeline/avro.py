@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from delta_sidecar.errors import InputError, needs_extra
+from delta_sidecar.pipeline.avro_bytes import checker
 
 Convert: TypeAlias = Callable[[Any], Any]
 """What fastavro gives, as Arrow takes it."""
@@ -88,16 +89,21 @@ class _Reader:
         if not isinstance(plain, dict) or plain.get("type") != "record":
             raise InputError(f"{where}: the schema of a message must be a record")
         self._schema = _parsed(plain, where)
+        self._check = checker(self._schema)
 
     def read(self, value: bytes, start: int) -> Any:
         """The record that fills `value` from `start` to its end."""
-        from fastavro import schemaless_reader
+        from fastavro import schemaless_reader, schemaless_writer
 
         source = io.BytesIO(value)
         source.seek(start)
         record = schemaless_reader(source, self._schema, None)
         if rest := len(value) - source.tell():
             raise ValueError(f"{rest} bytes are left over after the record")
+        again = io.BytesIO()
+        schemaless_writer(again, self._schema, record)
+        if again.getbuffer() != memoryview(value)[start:]:
+            self._check(value, start)
         return self._convert(record) if self._convert else record
 
 
@@ -166,7 +172,10 @@ class _Reading:
     def __init__(self, where: str) -> None:
         self._where = where
         self._named: dict[str, tuple[pa.DataType, Convert | None]] = {}
+        """By full name."""
         self._open: set[str] = set()
+        self._namespace = ""
+        """Of the definition that is being read: names without one are in it."""
 
     def read(self, schema: Any, path: str) -> tuple[Any, pa.DataType, Convert | None]:
         if isinstance(schema, list):
@@ -190,13 +199,14 @@ class _Reading:
     def _name(self, name: str, path: str) -> tuple[Any, pa.DataType, Convert | None]:
         if name in _PRIMITIVES:
             return name, _PRIMITIVES[name], None
-        if name in self._open:
-            raise self._refusal(path, f"is recursive ({name}); a column cannot be")
         if name == "null":
             raise self._refusal(path, "is always null; a column cannot be")
-        if name not in self._named:
+        full = self._full(name, self._namespace)
+        if full in self._open:
+            raise self._refusal(path, f"is recursive ({name}); a column cannot be")
+        if full not in self._named:
             raise self._refusal(path, f"is of type {name!r}, which the schema does not define")
-        return name, *self._named[name]
+        return name, *self._named[full]
 
     def _primitive(self, schema: dict[str, Any], path: str) -> tuple[Any, pa.DataType, Convert | None]:
         kind, logical = schema["type"], schema.get("logicalType")
@@ -227,24 +237,26 @@ class _Reading:
         return pa.decimal128(precision, scale), convert
 
     def _record(self, schema: dict[str, Any], path: str) -> tuple[Any, pa.DataType, Convert | None]:
-        names = self._names(schema, path)
+        name = self._own_name(schema, path)
         fields = schema.get("fields")
         if not isinstance(fields, list) or not fields:
             raise self._refusal(path, "is a record without fields")
-        self._open |= names
+        self._open.add(name)
+        outside, self._namespace = self._namespace, name.rpartition(".")[0]
         plain, columns, converts = [], [], {}
         for item in fields:
-            name = item.get("name") if isinstance(item, dict) else None
-            if not isinstance(name, str) or "type" not in item:
+            column = item.get("name") if isinstance(item, dict) else None
+            if not isinstance(column, str) or "type" not in item:
                 raise self._refusal(path, "has a field without a name or a type")
-            inner, data_type, convert = self.read(item["type"], f"{path}.{name}" if path else name)
-            plain.append({"name": name, "type": inner})
-            columns.append(pa.field(name, data_type))
+            inner, data_type, convert = self.read(item["type"], f"{path}.{column}" if path else column)
+            plain.append({"name": column, "type": inner})
+            columns.append(pa.field(column, data_type))
             if convert is not None:
-                converts[name] = convert
-        self._open -= names
+                converts[column] = convert
+        self._namespace = outside
+        self._open.remove(name)
         whole = pa.struct(columns), _of_fields(converts)
-        self._named |= dict.fromkeys(names, whole)
+        self._named[name] = whole
         return _same_name(schema) | {"type": "record", "fields": plain}, *whole
 
     def _array(self, schema: dict[str, Any], path: str) -> tuple[Any, pa.DataType, Convert | None]:
@@ -256,12 +268,12 @@ class _Reading:
         return {"type": "map", "values": plain}, pa.map_(pa.string(), data_type), _of_values(convert)
 
     def _enum(self, schema: dict[str, Any], path: str) -> tuple[Any, pa.DataType, Convert | None]:
-        self._named |= dict.fromkeys(self._names(schema, path), (pa.string(), None))
+        self._named[self._own_name(schema, path)] = pa.string(), None
         return _same_name(schema) | {"type": "enum", "symbols": schema.get("symbols")}, pa.string(), None
 
     def _fixed(self, schema: dict[str, Any], path: str) -> tuple[Any, pa.DataType, Convert | None]:
         whole = self._decimal(schema, path) if schema.get("logicalType") == "decimal" else (pa.binary(), None)
-        self._named |= dict.fromkeys(self._names(schema, path), whole)
+        self._named[self._own_name(schema, path)] = whole
         return _same_name(schema) | {"type": "fixed", "size": schema.get("size")}, *whole
 
     def _union(self, branches: list[Any], path: str) -> tuple[Any, pa.DataType, Convert | None]:
@@ -275,12 +287,17 @@ class _Reading:
             return plain, _PRIMITIVES[wider], None
         raise self._refusal(path, "is a union of several types; a column has one")
 
-    def _names(self, schema: dict[str, Any], path: str) -> set[str]:
-        """How other places of the schema may call this one."""
-        name = schema.get("name")
+    def _own_name(self, schema: dict[str, Any], path: str) -> str:
+        """The full name of a definition."""
+        name, namespace = schema.get("name"), schema.get("namespace", self._namespace)
         if not isinstance(name, str):
             raise self._refusal(path, "has no name")
-        return {name, name.rpartition(".")[2], f"{schema['namespace']}.{name}" if schema.get("namespace") else name}
+        return self._full(name, namespace or "")
+
+    @staticmethod
+    def _full(name: str, namespace: str) -> str:
+        """A name with the namespace it is in; one with a point has its own."""
+        return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _same_name(schema: Mapping[str, Any]) -> dict[str, Any]:
