@@ -103,6 +103,7 @@ def test_options_of_text_are_known_or_refused() -> None:
         ({"sep": ";"}, "'sep' is not known for json"),
         ({"mode": "DROPMALFORMED"}, "would lose records"),
         ({"encoding": "klingon"}, "klingon"),
+        ({"lineSep": ";", "multiLine": "true"}, "lineSep divides lines"),
         ({"dateFormat": "x"}, "dateFormat"),
     ):
         with pytest.raises(OptionError, match=words):

@@ -93,7 +93,7 @@ def interval(section: str, seconds: float, what: str) -> Callable[[F], F]:
 def progress_of_stream(section: str) -> Callable[[F], F]:
     """Batches that are added once, and streams."""
     return together(
-        option("--app-id", metavar="ID", section=section, help="With --batch-id: add this batch only once."),
+        option("--app-id", metavar="ID", section=section, help="Writer's name; with --batch-id, add a batch once."),
         option("--batch-id", type=click.IntRange(min=0), metavar="N", section=section,
                help="Batch number; must be higher than the last."),
         option("--stream", is_flag=True, section=section, help="Add what is new since the last run."),

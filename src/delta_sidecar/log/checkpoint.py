@@ -7,7 +7,7 @@ looked for in every single-file checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -106,13 +106,13 @@ class Checkpoint:
             self.known = self.parquet[0].guarded(_find_state, self.parquet)
         return self.known
 
-    def transaction_version(self, app_id: str) -> int | None:
-        """How far an application had written, by the checkpoint's `txn` rows."""
-        for file in self.parquet:
-            for fields in _structs(file, "txn", "appId"):
-                if fields["appId"] == app_id:
-                    return int(fields["version"])
-        return next((t.version for t in self.transactions if t.appId == app_id), None)
+    def newest_transaction(self, is_wanted: Callable[[str], bool]) -> actions.Transaction | None:
+        """How far the applications of some names had written, by the checkpoint's `txn` rows: the one that was
+        farthest."""
+        rows = (fields for file in self.parquet for fields in _structs(file, "txn", "appId"))
+        found = [actions.Transaction(row["appId"], int(row["version"])) for row in rows if is_wanted(row["appId"])]
+        found += [transaction for transaction in self.transactions if is_wanted(transaction.appId)]
+        return max(found, key=lambda transaction: transaction.version, default=None)
 
     @property
     def cost(self) -> CheckpointCost:

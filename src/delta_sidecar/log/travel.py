@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -177,13 +177,19 @@ def history(store: Store, version: int, limit: int | None, limits: CommitLimits)
 
 def transaction_version(snapshot: Snapshot, app_id: str) -> int | None:
     """How far an application has written, by its newest `txn` action."""
+    newest = newest_transaction(snapshot, lambda name: name == app_id)
+    return None if newest is None else newest.version
+
+
+def newest_transaction(snapshot: Snapshot, is_wanted: Callable[[str], bool]) -> Transaction | None:
+    """The newest `txn` action of an application whose name is wanted."""
     snapshot = snapshot.on_checkpoint()
     for commit in newest_first(snapshot.segment.commits, snapshot.commits):
-        transactions = [t for t in _transactions(snapshot.commits, commit.file) if t.appId == app_id]
+        transactions = [t for t in _transactions(snapshot.commits, commit.file) if is_wanted(t.appId)]
         if transactions:
-            return transactions[-1].version
+            return transactions[-1]
     base = snapshot.open_base()
-    return None if base is None else base.transaction_version(app_id)
+    return None if base is None else base.newest_transaction(is_wanted)
 
 
 def _transactions(commits: CommitBytes, meta: ObjectMeta) -> Iterator[Transaction]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
+from delta_sidecar.pipeline.contract import ORIGIN, RAW, REASON
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.kafka import is_kafka
-from delta_sidecar.pipeline.parsing import RAW, REASON
-from delta_sidecar.pipeline.records.terms import shortened
-from delta_sidecar.pipeline.sources import ORIGIN, Source, text_frame
+from delta_sidecar.pipeline.records.terms import NOT_IN_ENCODING, shortened
+from delta_sidecar.pipeline.sources import Source, text_frame
 from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
@@ -23,8 +23,11 @@ _TABLE: Final = "batch STRING, ingested_at TIMESTAMP, file STRING, reason STRING
 
 
 def bad_rows_frame(frame: DataFrame, batch: str) -> DataFrame:
-    """Rows as the table of bad rows has them, from their reason, origin and raw bytes."""
-    is_text = f"is_valid_utf8(CAST({RAW} AS STRING))"
+    """Rows as the table of bad rows has them, from their reason, origin and raw bytes.
+
+    Bytes that are not in the encoding of their file may look like UTF-8.
+    """
+    is_text = f"({REASON} <> {literal(NOT_IN_ENCODING)} AND is_valid_utf8(CAST({RAW} AS STRING)))"
     return frame.selectExpr(
         f"{literal(batch)} AS batch",
         "current_timestamp() AS ingested_at",
@@ -50,6 +53,15 @@ def _append(frame: DataFrame, place: str, once: tuple[str, int] | None) -> None:
         frame.repartition(1).write.format("delta").mode("append").options(**options).save(place)
 
 
+def bad_rows_to_add(frame: DataFrame, place: str, batch: str) -> DataFrame:
+    """The rows of a frame that the table of bad rows does not have for that batch."""
+    names = ("batch", "file", "reason", "raw", "raw_bytes")
+    with spark_failures(f"{place}: the bad rows cannot be read"):
+        there = frame.sparkSession.read.format("delta").load(place).where(f"batch = {literal(batch)}")
+        more = frame.select(*names).exceptAll(there.select(*names))
+        return more.selectExpr("*", "current_timestamp() AS ingested_at")
+
+
 def are_same_bad_rows(frame: DataFrame, place: str, batch: str) -> bool:
     """Whether the table of bad rows has the rows of a frame, and no others, for that batch."""
     with spark_failures(f"{place}: the bad rows cannot be read"):
@@ -73,6 +85,22 @@ def refuse(
     )
 
 
+def _in_file(raw: bytes, encoding: str) -> bytes:
+    """A record's bytes as they are in its file."""
+    try:
+        return raw.decode().encode(encoding)
+    except UnicodeError:
+        return raw
+
+
+def _holds(raw: bytes, lists: bool) -> str:
+    """SQL: whether a line is a record, or a list that holds it."""
+    wanted, line = f"X'{raw.hex()}'", "CAST(value AS BINARY)"
+    return f"{line} = {wanted}" + (
+        f" OR (startswith(ltrim(value), '[') AND contains({line}, {wanted}))" if lists else ""
+    )
+
+
 def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: bytes) -> int | None:
     """The line of a record in its file, by a second look at that file; None where it cannot be said."""
     if source is None or is_kafka(source.uri) or not origin or not source.is_text or source.flag("multiLine"):
@@ -83,7 +111,7 @@ def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: b
         lines = text_frame(spark, source, [origin]).select(
             f.col("_metadata.file_block_start").alias("start"),
             f.monotonically_increasing_id().alias("at"),
-            (f.col("value").cast("binary") == f.lit(raw)).alias("same"),
+            f.expr(_holds(_in_file(raw, source.encoding), source.format == "json")).alias("same"),
         )
         blocks = lines.groupBy("start").agg(f.min("at"), f.count("at"), f.min(f.when(f.col("same"), f.col("at"))))
         before = 0

@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from delta_sidecar.errors import InputError, UnknownColumnError
 from delta_sidecar.pipeline import parsing, projection
 from delta_sidecar.pipeline.bad_rows import refuse
 from delta_sidecar.pipeline.contract import (
+    BAD_TIME,
     CORRUPT,
+    LEFT,
+    NOTES,
+    ORIGIN,
+    RAW,
+    REASON,
     RESCUED,
     SCHEMA,
+    TIME,
+    TIME_PROBLEM,
     Contract,
+    check_named_once,
     find_type,
     hold,
     schema_of,
@@ -33,25 +42,21 @@ from delta_sidecar.pipeline.event_time import (
     EventTime,
     bucket_number,
     event_time,
+    find_column,
     time_name,
     with_time,
 )
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.file_layout import SAMPLE_ROWS, count_buckets
 from delta_sidecar.pipeline.kafka import is_kafka
-from delta_sidecar.pipeline.parsing import LEFT, PROBLEMS, RAW, REASON
-from delta_sidecar.pipeline.records.csv_records import checked_names
-from delta_sidecar.pipeline.sources import ORIGIN, File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
-from delta_sidecar.pipeline.survey import BAD_TIME, Survey, survey
+from delta_sidecar.pipeline.records.names import folded
+from delta_sidecar.pipeline.sources import File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
+from delta_sidecar.pipeline.survey import Survey, survey
 from delta_sidecar.values.bucket_columns import Granularity, TimeType, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-TIME_PROBLEM: Final = "__time_problem"
-"""The column that says why a time cannot be read."""
-_NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, TIME_PROBLEM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         if target is not None:
             own = without(schema, demands.time_name)
             grown = hold(own, Contract(target.schema, demands.merge), SCHEMA).grown
-            schema = _retyped(schema, target.schema)
+            schema = _retyped(schema, target.schema, demands.merge)
     elif target is not None:
         schema = target.schema
     else:
@@ -146,20 +151,21 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
     return Contract(without(schema, *made), demands.merge, demands.rescue, grown)
 
 
-def _retyped(given: Any, known: Any) -> Any:
-    """A type with the table's own types wherever the table has the field."""
+def _retyped(given: Any, known: Any, whole: bool) -> Any:
+    """A type with the table's own types wherever the table has the field; if `whole`, with the table's other fields."""
     from pyspark.sql import types as t
 
     if isinstance(given, t.StructType) and isinstance(known, t.StructType):
         fields = []
         for part in given.fields:
             kind = find_type(known, (part.name,))
-            fields.append(t.StructField(part.name, part.dataType if kind is None else _retyped(part.dataType, kind)))
-        return t.StructType(fields)
+            retyped = part.dataType if kind is None else _retyped(part.dataType, kind, whole)
+            fields.append(t.StructField(part.name, retyped))
+        return t.StructType([*fields, *(without(known, *given.names).fields if whole else [])])
     if isinstance(given, t.ArrayType) and isinstance(known, t.ArrayType):
-        return t.ArrayType(_retyped(given.elementType, known.elementType))
+        return t.ArrayType(_retyped(given.elementType, known.elementType, whole))
     if isinstance(given, t.MapType) and isinstance(known, t.MapType):
-        return t.MapType(known.keyType, _retyped(given.valueType, known.valueType))
+        return t.MapType(known.keyType, _retyped(given.valueType, known.valueType, whole))
     return known
 
 
@@ -192,11 +198,9 @@ def _of_lines(
         raise _refusal(spark, lines.source, lines.label, bad, seen.bad_rows)
 
     def output_frame(rows: _Parsing) -> DataFrame:
-        # Where the survey saw no bad record, one that turns up now is an error: nobody would put it aside.
-        frame, _ = rows.timed(contract, writing=True, allow_bad=bad is not None)
-        if bad is not None:
-            frame = frame.where(f"{REASON} IS NULL AND NOT {_is_bad_time(frame)}")
-        return _projected(frame, contract, time, target, _rescued_of_lines(lines, contract, seen))
+        rescued = _rescued_of_lines(lines, contract, seen)
+        frame, _ = rows.timed(contract, writing=True, allow_bad=bool(seen.bad_records), rescue=rescued is not None)
+        return _projected(_good(frame, time, seen), contract, time, target, rescued)
 
     prepared = _prepared(output_frame(rows), time, contract, target, seen, bad)
 
@@ -218,15 +222,22 @@ class _Parsing:
     names: list[str] | None
 
     def timed(
-        self, contract: Contract, *, writing: bool = False, allow_bad: bool = True, keep_raw: bool = False
+        self,
+        contract: Contract,
+        *,
+        writing: bool = False,
+        allow_bad: bool = True,
+        rescue: bool = True,
+        keep_raw: bool = False,
     ) -> tuple[DataFrame, EventTime]:
-        """The rows under a contract, with their time."""
+        """The rows under a contract, with their time. While writing, a bad record or a value without a place is an
+        error where they are not allowed: nobody would put it aside."""
         demands = self.demands
         order = parsing.order_of(self.lines, contract, self.names, demands.time_name, demands.bucket_column)
-        order = replace(order, strict=writing, allow_bad=allow_bad, keep_raw=keep_raw)
+        order = replace(order, strict=writing, allow_bad=allow_bad, rescue=order.rescue and rescue, keep_raw=keep_raw)
         wanted = None if self.target is None else self.target.time_type
         frame = parsing.parsed(self.lines, replace(order, rescue=True) if keep_raw else order)
-        if keep_raw and self.lines.source.flag("multiLine"):
+        if keep_raw and self.lines.source.flag("multiLine") and self.lines.source.format == "csv":
             frame = _with_record(frame)
         if keep_raw:
             frame = frame.selectExpr("*", f"{self._time_problem_in(frame)} AS {TIME_PROBLEM}")
@@ -259,7 +270,7 @@ def _inferred(lines: Lines, demands: Demands, names: list[str] | None) -> Struct
 
 
 def _check_no_rescued(names: Sequence[str], demands: Demands, label: str) -> None:
-    if demands.rescue and RESCUED in map(str.casefold, names):
+    if demands.rescue and RESCUED in map(folded, names):
         raise InputError(f"{label} has a column {RESCUED}, which --rescue writes; rename it")
 
 
@@ -270,8 +281,8 @@ def _extras(lines: Lines) -> StructType:
 
 
 def _check_extras(lines: Lines, names: Sequence[str]) -> None:
-    extras = {name.casefold() for name in lines.extras}
-    if both := [name for name in names if name.casefold() in extras]:
+    extras = {folded(name) for name in lines.extras}
+    if both := [name for name in names if folded(name) in extras]:
         way = (
             "give the message's column another name (--kafka-columns offset=NAME)"
             if is_kafka(lines.source.uri)
@@ -323,13 +334,14 @@ def _with_record(frame: DataFrame) -> DataFrame:
 
 
 def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, contract: Contract | None) -> Prepared:
+    for group in groups:
+        check_named_once(_columns(group.frame), group.label)
     wanted = _wanted_time(groups, demands, target)
     timed = [_timed(_with_time_column(group, groups, demands), demands, wanted, group.label) for group in groups]
     whole = [without(_columns(frame), demands.bucket_column) for frame, _ in timed]
     schemas = [without(schema, demands.time_name) for schema in whole]
     for group, schema in zip(groups, schemas):
         _check_no_rescued(schema.names, demands, group.label)
-        checked_names(schema.names, group.label)
     if contract is None:
         schema = unify(zip((group.label for group in groups), whole))
         contract = Contract(schema, demands.merge, demands.rescue)
@@ -353,9 +365,8 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
         bad = reduce(lambda a, b: a.unionByName(b), pieces)
         if not demands.allow_bad:
             raise _refusal(frame.sparkSession, None, groups[0].label, bad, seen.bad_rows)
-        frame = frame.where(f"NOT {_is_bad_time(frame)}")
-        if judged:
-            frame = frame.where(f"{REASON} IS NULL")
+    if seen is not None:
+        frame = _good(frame, time, seen)
     return _prepared(frame, time, contract, target, seen, bad)
 
 
@@ -413,10 +424,32 @@ def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: s
         raise InputError(f"{label} has a column {EVENT_TIME}, which the time of {demands.time_column} is copied to")
     if not time.may_be_bad:
         return with_time(frame, time), time
-    marked = frame.withColumn("__time", f.expr(time.sql)).withColumn(
-        BAD_TIME, f.expr(f"({time.given}) IS NOT NULL AND __time IS NULL")
+    marked = frame.withColumn(TIME, f.expr(time.sql)).withColumn(
+        BAD_TIME, f.expr(f"({time.given}) IS NOT NULL AND {TIME} IS NULL")
     )
-    return marked.withColumn(time.column, f.col("__time")).drop("__time"), time
+    return marked.withColumn(time.column, f.col(TIME)).drop(TIME), time
+
+
+def _good(frame: DataFrame, time: EventTime, seen: Survey) -> DataFrame:
+    """The rows that are written: less the bad ones, where the survey counted some. Where it counted none, one that is
+    bad by now ends its task."""
+    for count, is_bad, what in (
+        (seen.bad_records, f"{REASON} IS NOT NULL" if REASON in frame.columns else "false", "a record"),
+        (seen.bad_times, _is_bad_time(frame), f"the time {time.column}"),
+    ):
+        if is_bad != "false":
+            frame = frame.where(f"NOT ({is_bad})") if count else _ending_at(frame, time, is_bad, what)
+    return frame
+
+
+def _ending_at(frame: DataFrame, time: EventTime, condition: str, what: str) -> DataFrame:
+    """The frame, whose task ends at a row that was otherwise when the batch was checked."""
+    from pyspark.sql import functions as f
+
+    field = find_column(frame.schema, time.column, "the batch")
+    message = literal(f"{what} was changed after the batch was checked, and would be lost; run it again")
+    ending = f"CAST(raise_error({message}) AS {field.dataType.simpleString()})"
+    return frame.withColumn(field.name, f.expr(f"CASE WHEN {condition} THEN {ending} ELSE {quoted(field.name)} END"))
 
 
 def _is_bad_time(frame: DataFrame) -> str:
@@ -429,7 +462,8 @@ def _time_problem(time: EventTime, demands: Demands) -> str:
     if demands.time_format is not None:
         return reason
     asked = f"{demands.time_column} is a number; name its unit (--time-format {', '.join(EPOCHS)})"
-    return f"CASE WHEN ({time.given}) RLIKE '^[+-]?[0-9]+([.][0-9]+)?$' THEN {literal(asked)} ELSE {reason} END"
+    number = "'^[+-]?[0-9]+([.][0-9]+)?([eE][+-]?[0-9]+)?$'"
+    return f"CASE WHEN ({time.given}) RLIKE {number} THEN {literal(asked)} ELSE {reason} END"
 
 
 def _number(time: EventTime, demands: Demands) -> str:
@@ -438,7 +472,7 @@ def _number(time: EventTime, demands: Demands) -> str:
 
 def _columns(frame: DataFrame) -> StructType:
     """The columns of a frame, without the notes beside them."""
-    return without(frame.schema, *_NOTES)
+    return without(frame.schema, *NOTES)
 
 
 def _as_json(fields: Sequence[str]) -> str:
@@ -468,8 +502,8 @@ def _output_schema(contract: Contract, time: EventTime, target: Target | None) -
     for part in without(contract.schema, time.column).fields:
         known = None if target is None else find_type(target.schema, (part.name,))
         fields.append(t.StructField(part.name, part.dataType if known is None else unified(known, part.dataType)))
-    names = [part.name.casefold() for part in contract.schema.fields]
-    at = names.index(time.column.casefold()) if time.column.casefold() in names else len(fields)
+    names = [folded(part.name) for part in contract.schema.fields]
+    at = names.index(folded(time.column)) if folded(time.column) in names else len(fields)
     spelled = contract.schema.fields[at].name if at < len(names) else time.column
     fields.insert(at, t.StructField(spelled, kind))
     return t.StructType(fields)
@@ -485,10 +519,10 @@ def _prepared(
 ) -> Prepared:
     """The batch, without the notes that are of no use any more."""
     rescues = RESCUED in frame.columns and contract.rescue
-    frame = frame.drop(*_NOTES)
+    frame = frame.drop(*NOTES)
     new = rescues and (target is None or find_type(target.schema, (RESCUED,)) is None)
     if new and not frame.where(f"{RESCUED} IS NOT NULL").limit(1).count():
-        frame, new = frame.drop(RESCUED), False
+        frame, new = _ending_at(frame, time, f"{RESCUED} IS NOT NULL", "a value").drop(RESCUED), False
     return Prepared(frame, time, contract.grown or new, seen, bad)
 
 

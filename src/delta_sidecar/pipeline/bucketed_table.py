@@ -17,6 +17,7 @@ from delta_sidecar.errors import InputError, OptionError, TableNotFoundError
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pipeline.contract import ddl
 from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
@@ -61,7 +62,7 @@ def bucket_of_arguments(time_column: str, bucket: str, bucket_column: str | None
         raise OptionError(
             f"bucket column {column!r} is a prefix of _delta_log, which cleaners may take for the log; choose another"
         )
-    if column.casefold() == time_column.casefold():
+    if folded(column) == folded(time_column):
         raise OptionError(f"bucket column {column!r} is the time column; choose another name for the bucket")
     return TableBucket(time_column, bucket, column)
 
@@ -90,7 +91,7 @@ def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
             f"{where} has no bucket column, and its files cannot get one; ingest it into a new table "
             f"(sidecar ingest {where} NEW_TABLE --time-column {bucket.time_column})"
         )
-    if field is None or there.get(field.name) != (bucket.time_column.casefold(), bucket.granularity):
+    if field is None or there.get(field.name) != (folded(bucket.time_column), bucket.granularity):
         raise InputError(f"{where} is not bucketed by {bucket}: {_explained(field, bucket, there)}")
     if snapshot.partition_columns != [field.name]:
         names = ", ".join(snapshot.partition_columns) or "nothing"
@@ -100,7 +101,7 @@ def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
 def _our_buckets(snapshot: Snapshot) -> dict[str, tuple[str, Granularity]]:
     """Our bucket columns in a table: the time column and granularity of each."""
     buckets = bucket_columns(snapshot.schema)
-    return {bucket.field.name: (bucket.time.name.casefold(), bucket.granularity) for bucket in buckets}
+    return {bucket.field.name: (folded(bucket.time.name), bucket.granularity) for bucket in buckets}
 
 
 def _explained(field: StructField | None, bucket: TableBucket, there: Mapping[str, tuple[str, Granularity]]) -> str:

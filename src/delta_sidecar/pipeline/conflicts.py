@@ -296,7 +296,7 @@ def _may_retry(conflict: Conflict) -> bool:
 
 
 def _gave_up(what: str, lost: Sequence[Conflict]) -> ConflictError:
-    error = ConflictError(f"{what}: {describe_attempts(lost)}; nothing was written, run it again")
+    error = ConflictError(f"{what}: {describe_attempts(lost)}; nothing of it is in the table, run it again")
     error.conflicts = tuple(map(str, lost))
     return error
 

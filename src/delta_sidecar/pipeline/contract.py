@@ -15,6 +15,7 @@ import pyarrow as pa
 from delta_sidecar.errors import InputError, UnsupportedTypeError
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled
+from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, Path, Problem
 from delta_sidecar.values.bucket_columns import quoted
 
@@ -25,10 +26,19 @@ RESCUED: Final = "_rescued"
 SCHEMA: Final = "the schema"
 """What a given schema is called when it is compared with a table."""
 CORRUPT: Final = "_corrupt_record"
-RESERVED: Final = frozenset(
-    ("__origin", "__left", "__reason", "__raw", "__problems", "__bad_time", "__no_time", "__time")
-)
-"""Columns that stand beside those of a batch while it is made ready."""
+LEFT: Final = "__left"
+REASON: Final = "__reason"
+ORIGIN: Final = "__origin"
+RAW: Final = "__raw"
+PROBLEMS: Final = "__problems"
+BAD_TIME: Final = "__bad_time"
+TIME_PROBLEM: Final = "__time_problem"
+"""Why a time cannot be read."""
+TIME: Final = "__time"
+"""The time as a timestamp, while the column that it is made of is there, too."""
+NOTES: Final = (LEFT, REASON, ORIGIN, RAW, PROBLEMS, BAD_TIME, TIME_PROBLEM, TIME)
+"""Columns that stand beside those of a batch while it is made ready: no source may have one of these names."""
+_RESERVED: Final = frozenset(NOTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,7 @@ class Contract:
             raise _lacking(where, sorted({problem.name for problem in new}))
         kinds: dict[Path, tuple[Path, pa.DataType]] = {}
         for problem in new:
-            key = tuple(step.casefold() if isinstance(step, str) else step for step in problem.path)
+            key = tuple(folded(step) if isinstance(step, str) else step for step in problem.path)
             path, before = kinds.get(key, (problem.path, NOTHING))
             kinds[key] = path, merged(before, problem.kind)
         schema = self.schema
@@ -72,8 +82,25 @@ class Contract:
 
 def check_reserved(names: Iterable[str], where: str) -> None:
     """Refuse a source whose columns would be taken for ours."""
-    if taken := sorted(name for name in names if name.casefold() in RESERVED):
+    if taken := sorted(name for name in names if folded(name) in _RESERVED):
         raise InputError(f"{where} has a column {taken[0]}, a name that ingest reserves; rename it")
+
+
+def check_columns_once(names: Iterable[str], where: str, path: str = "") -> None:
+    """Refuse columns of which two have one name."""
+    if twice := named_twice(names):
+        raise InputError(f"{where} has the column {path + twice!r} twice; give the columns names of their own")
+
+
+def check_named_once(kind: Any, where: str, path: str = "") -> None:
+    """Refuse a type that has two fields of one name, at any depth: their values would be taken for each other's."""
+    fields = getattr(kind, "fields", ())
+    check_columns_once((field.name for field in fields), where, path)
+    for field in fields:
+        check_named_once(field.dataType, where, f"{path}{field.name}.")
+    for part in ("elementType", "keyType", "valueType"):
+        if hasattr(kind, part):
+            check_named_once(getattr(kind, part), where, path)
 
 
 def schema_of(given: StructType | str) -> StructType:
@@ -97,6 +124,7 @@ def schema_of(given: StructType | str) -> StructType:
 
 def _checked(schema: StructType) -> StructType:
     """The schema; a length of text in it is refused, because nothing would enforce it."""
+    check_named_once(schema, SCHEMA)
     for field in schema.fields:
         if kind := _with_length(field.dataType):
             raise UnsupportedTypeError(f"the schema has column {field.name} with a {kind}: write STRING instead")
@@ -122,8 +150,8 @@ def without(schema: StructType, *names: str) -> StructType:
     """The schema less some columns, whatever their case."""
     from pyspark.sql.types import StructType as Struct
 
-    dropped = {name.casefold() for name in names}
-    return Struct([field for field in schema.fields if field.name.casefold() not in dropped])
+    dropped = {folded(name) for name in names}
+    return Struct([field for field in schema.fields if folded(field.name) not in dropped])
 
 
 def find_type(schema: Any, path: Path) -> DataType | None:
@@ -143,8 +171,8 @@ def find_type(schema: Any, path: Path) -> DataType | None:
 
 
 def _field(kind: Any, name: str) -> StructField | None:
-    fields = {field.name.casefold(): field for field in getattr(kind, "fields", ())}
-    return fields.get(name.casefold())
+    fields = {folded(field.name): field for field in getattr(kind, "fields", ())}
+    return fields.get(folded(name))
 
 
 def with_field(kind: Any, path: Path, new: DataType) -> Any:
@@ -274,11 +302,11 @@ def unified(a: Any, b: Any, path: Path = ()) -> Any:
     from pyspark.sql import types as t
 
     if isinstance(a, t.StructType) and isinstance(b, t.StructType):
-        fields = {field.name.casefold(): field for field in a.fields}
+        fields = {folded(field.name): field for field in a.fields}
         for field in b.fields:
-            known = fields.get(field.name.casefold())
+            known = fields.get(folded(field.name))
             kind = field.dataType if known is None else unified(known.dataType, field.dataType, (*path, field.name))
-            fields[field.name.casefold()] = t.StructField(known.name if known else field.name, kind)
+            fields[folded(field.name)] = t.StructField(known.name if known else field.name, kind)
         return t.StructType(list(fields.values()))
     if isinstance(a, t.ArrayType) and isinstance(b, t.ArrayType):
         return t.ArrayType(unified(a.elementType, b.elementType, (*path, ELEMENTS)))
@@ -312,10 +340,10 @@ def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
             top = str(error.mismatch.path[0]) if error.mismatch.path else "?"
             raise InputError(
                 f"column {top} is {error.mismatch.source} in {where} and {error.mismatch.contract} in "
-                f"{first.get(top.casefold(), 'another file')}; give --schema (schema=…)"
+                f"{first.get(folded(top), 'another file')}; give --schema (schema=…)"
             ) from None
         for field in schema.fields:
-            first.setdefault(field.name.casefold(), where)
+            first.setdefault(folded(field.name), where)
     return result
 
 

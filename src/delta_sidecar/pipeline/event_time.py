@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delta_sidecar.errors import InputError, OptionError, UnknownColumnError
+from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.values.bucket_columns import Granularity, TimeType, day_expression, literal, quoted
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def check_time_parser(spark: SparkSession, time_format: str | None) -> None:
 def find_column(schema: StructType, name: str, where: str) -> StructField:
     """The column of that name, exact case first; an error that names what there is."""
     exact = [f for f in schema.fields if f.name == name]
-    fields = exact or [f for f in schema.fields if f.name.casefold() == name.casefold()]
+    fields = exact or [f for f in schema.fields if folded(f.name) == folded(name)]
     if not fields:
         names = ", ".join(f.name for f in schema.fields[:20])
         raise UnknownColumnError(f"no column {name!r} in {where}; its columns: {names}")

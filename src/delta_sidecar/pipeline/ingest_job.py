@@ -19,7 +19,7 @@ from delta_sidecar.errors import InputError, OptionError, SparkError, StorageErr
 from delta_sidecar.index.read.manifests import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
-from delta_sidecar.pipeline.bad_rows import are_same_bad_rows, bad_rows_frame, write_bad_rows
+from delta_sidecar.pipeline.bad_rows import are_same_bad_rows, bad_rows_frame, bad_rows_to_add, write_bad_rows
 from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
     TableBucket,
@@ -399,6 +399,8 @@ class _Batch:
     """The version before the first write; None while nothing was written."""
     bad_rows: int = 0
     """Records that were put aside."""
+    asides: int = 0
+    """Attempts that put records aside."""
     creations: int = 0
     """Attempts at which the location had files, but no table."""
 
@@ -429,18 +431,21 @@ class _Batch:
         return self.committed() or _nothing(settings, snapshot.version, self.begun, replayed=True)
 
     def _put_aside(self, batch: Prepared) -> None:
-        """Write the bad rows first, and once, so none is lost even if the batch fails."""
-        if batch.bad is None or self.bad_rows:
+        """Write the bad rows first, and once, so none is lost even if the batch fails. An attempt after the first adds
+        those that were not bad then: the table may have other types by now."""
+        if batch.bad is None:
             return
         assert self.settings.bad_rows is not None
         assert batch.survey is not None
         self.settings.say(f"writing {batch.survey.bad_rows:,} bad rows")
         name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]} of {self.settings.table}"
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
-        # Several tables may put their bad rows into one, under the same numbers.
-        once = None if self.once is None else (f"{self.once[0]} of {self.settings.table}", self.once[1])
         bad = bad_rows_frame(batch.bad, name)
-        write_bad_rows(bad, place, once, self.settings.retry)
+        new = bad_rows_to_add(bad, place, name) if self.asides else bad
+        again = f", attempt {self.asides + 1}" if self.asides else ""
+        once = None if self.once is None else (f"{self.once[0]}{of_table(self.settings)}{again}", self.once[1])
+        write_bad_rows(new, place, once, self.settings.retry)
+        self.asides += 1
         if once is not None and not are_same_bad_rows(bad, place, name):
             raise InputError(
                 f"{self.settings.table}: a batch with this number had other bad rows than the "
@@ -475,6 +480,12 @@ class _Batch:
             self.creations += 1
             return self.creations <= _CREATIONS
         return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
+
+
+def of_table(settings: IngestSettings) -> str:
+    """What the name of an application ends with among bad rows: several tables may put theirs into one place, under the
+    same numbers."""
+    return f" of {settings.table}"
 
 
 def _was_committed(snapshot: Snapshot, once: tuple[str, int]) -> bool:

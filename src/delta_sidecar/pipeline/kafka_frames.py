@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from delta_sidecar.errors import SparkError
 from delta_sidecar.pipeline.avro import AvroDecoder, AvroSchema
-from delta_sidecar.pipeline.contract import spark_type
+from delta_sidecar.pipeline.contract import ORIGIN, RAW, REASON, check_named_once, check_reserved, spark_type
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.kafka import LATEST, KafkaSource, Offsets, check_reading
-from delta_sidecar.pipeline.parsing import RAW, REASON
 from delta_sidecar.pipeline.shipping import ship
-from delta_sidecar.pipeline.sources import ORIGIN, Lines, Rows, Source
+from delta_sidecar.pipeline.sources import Lines, Rows, Source
 from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
@@ -129,6 +128,10 @@ def kafka_input(frame: DataFrame, source: KafkaSource) -> Lines | Rows:
         options = {**source.value_options, **({"header": "false"} if source.value_format == "csv" else {})}
         text = Source(source.uri, source.value_format, options)
         return Lines(_records(frame, source), text, source.uri, columns)
+    if source.schema is not None:
+        values = cast("StructType", spark_type(source.schema.struct))
+        check_reserved(values.names, source.uri)
+        check_named_once(values, source.uri)
     rows = _decoded(frame, source) if source.value_format == "avro" else _text(frame, source)
     return Rows(rows, source.uri, has_origin=True)
 

@@ -10,6 +10,7 @@ task has not seen before.
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,22 +21,38 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from delta_sidecar.pipeline.contract import CORRUPT, Contract, arrow_schema, check_reserved, spark_type
-from delta_sidecar.pipeline.records.csv_records import CsvInference, CsvParser, Dialect, header_names
+from delta_sidecar.pipeline.contract import (
+    CORRUPT,
+    LEFT,
+    ORIGIN,
+    PROBLEMS,
+    RAW,
+    REASON,
+    Contract,
+    arrow_schema,
+    check_reserved,
+    spark_type,
+)
+from delta_sidecar.pipeline.kafka import is_kafka
+from delta_sidecar.pipeline.records.csv_records import (
+    CsvInference,
+    CsvParser,
+    Dialect,
+    header_line,
+    header_names,
+    header_of,
+)
 from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
+from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Terms
 from delta_sidecar.pipeline.shipping import ship
-from delta_sidecar.pipeline.sources import ORIGIN, Lines
+from delta_sidecar.pipeline.sources import Lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-LEFT: Final = "__left"
-REASON: Final = "__reason"
-RAW: Final = "__raw"
-PROBLEMS: Final = "__problems"
 _NOTES: Final = pa.schema(
     [(LEFT, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
 )
@@ -61,6 +78,8 @@ class Order:
     allow_bad: bool = False
     keep_raw: bool = False
     """Whether every row comes with its text and place."""
+    each: bool = False
+    """Whether every line must hold a record, because it is a message."""
 
 
 def order_of(
@@ -76,8 +95,8 @@ def order_of(
     columns = arrow_schema(contract.schema)
     if bucket_column is not None:
         columns = columns.append(pa.field(bucket_column, pa.string()))
-    columns = pa.schema([c for c in columns if c.name.casefold() not in {name.casefold() for name in lines.extras}])
-    at = next((i for i, name in enumerate(columns.names) if name.casefold() == (time_column or "").casefold()), None)
+    columns = pa.schema([c for c in columns if folded(c.name) not in set(map(folded, lines.extras))])
+    at = next((i for i, name in enumerate(columns.names) if folded(name) == folded(time_column or "")), None)
     if at is not None:
         columns = columns.set(at, pa.field(columns.names[at], pa.string()))
     return Order(
@@ -90,6 +109,7 @@ def order_of(
         lines.extras,
         contract.rescue,
         source.is_permissive,
+        each=is_kafka(source.uri),
     )
 
 
@@ -135,7 +155,7 @@ def inferred(lines: Lines, names: Sequence[str] | None) -> StructType:
 def parse_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches of lines as batches of rows."""
     if order.format == "json":
-        parser = JsonParser(order.terms, order.encoding)
+        parser = JsonParser(order.terms, order.encoding, order.each, order.keep_raw)
         for batch in batches:
             yield from _judged(order, batch)
             rest = _not_judged(batch)
@@ -192,16 +212,19 @@ class _Files:
         self, batch: pa.RecordBatch, parser: CsvParser
     ) -> Iterator[tuple[pa.RecordBatch, list[str], list[bytes]]]:
         """The lines of each file in a batch, less its header."""
-        if self.order.names is not None and not self.order.dialect.multi_line:
+        whole = self.order.dialect.multi_line
+        if self.order.names is not None and not whole:
             if batch.num_rows:
                 yield batch, list(self.order.names), batch.column("value").to_pylist()
             return
         for begin, end in _runs(batch):
             piece = batch.slice(begin, end - begin)
             origin, start = piece.column("origin")[0].as_py(), piece.column("start")[0].as_py()
-            if (origin, start) != (self.origin, self.start) or self.order.dialect.multi_line:
+            if (origin, start) != (self.origin, self.start) or whole:
                 self.origin, self.start, self.names = origin, start, self._known(origin, start)
             lines = piece.column("value").to_pylist()
+            if whole:
+                lines = [_without_mark(line, self.order.encoding) for line in lines]
             if self.names is None:
                 piece, lines = self._take_header(piece, lines, parser)
             if self.names is not None and lines:
@@ -224,25 +247,31 @@ class _Files:
         dialect = self.order.dialect
         if dialect.multi_line:
             try:
-                text = lines[0].decode(dialect.encoding).lstrip("\ufeff")
+                text = lines[0].decode(dialect.encoding)
             except UnicodeDecodeError:
                 # The parser says so of the whole file.
                 self.names = ["_c0"]
                 return piece, lines
             text = _LEADING.sub("", text) if not dialect.comment else _without_comments(text, dialect.comment)
-            if not text.strip():
+            if not text:
                 return piece.slice(0, 0), []
-            first = text.lstrip("\r\n")
-            _, after = parser.tokens.record(first)
-            self.names = header_names(first[:after], dialect, unquote(self.origin))
-            return piece, [first[after:].encode(dialect.encoding)] if dialect.header else lines
+            self.names, after = header_of(text, dialect, unquote(self.origin))
+            return piece, [text[after:].encode(dialect.encoding)] if dialect.header else lines
         for at, line in enumerate(lines):
-            text = line.decode(dialect.encoding, errors="replace").lstrip("\ufeff")
+            text = header_line(line, dialect, unquote(self.origin)).lstrip("\ufeff")
             if parser.is_blank(text):
                 continue
             self.names = header_names(text, dialect, unquote(self.origin))
             return (piece.slice(at + 1), lines[at + 1 :]) if dialect.header else (piece, lines)
         return piece.slice(0, 0), []
+
+
+def _without_mark(data: bytes, encoding: str) -> bytes:
+    """A whole file without the mark at its begin."""
+    try:
+        return data.removeprefix("\ufeff".encode(encoding))
+    except UnicodeEncodeError:
+        return data
 
 
 _LEADING: Final = re.compile(r"^[\r\n]+")
@@ -310,7 +339,28 @@ def _set_corrupt(order: Order, columns: list[pa.Array], good: int, texts: list[s
 
 
 def _text(lines: Sequence[bytes], line: int, raw: str | None, encoding: str) -> str:
-    return raw if raw is not None else lines[line].decode(encoding, errors="backslashreplace")
+    """The text of a record. Bytes that are none stand as escapes, and then a backslash is doubled."""
+    if raw is not None:
+        return raw
+    try:
+        return lines[line].decode(encoding)
+    except UnicodeDecodeError:
+        marked = lines[line].decode(encoding, errors=_MARKED).replace("\\", "\\\\")
+        return _MARKS.sub(lambda mark: f"\\x{ord(mark[0]) - _MARK:02x}", marked)
+
+
+_MARK: Final = 0xDC00
+_MARKS: Final = re.compile("[\udc00-\udcff]")
+_MARKED: Final = "delta_sidecar.marked"
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    """Bytes that are no text as halves of surrogate pairs, which no text holds."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(chr(_MARK + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error(_MARKED, _marked)
 
 
 def _notes(
@@ -333,7 +383,9 @@ def _notes(
     kept = range(total) if order.keep_raw else range(good, total)
     raws: list[bytes | None] = [None] * total
     for row in kept:
-        raws[row] = lines[places[row]]
+        raws[row] = _in_utf8(lines[places[row]], order.encoding)
+    for row, text in result.texts.items():
+        raws[row] = text.encode()
     for row, record in enumerate(bad, good):
         if record.raw is not None:
             raws[row] = record.raw.encode()
@@ -341,6 +393,16 @@ def _notes(
     all_origins = [unquote(origin) for origin in batch.column("origin").to_pylist()]
     origins = [all_origins[places[row]] if row in kept else None for row in range(total)]
     return [rescued, reasons, pa.array(origins, pa.string()), pa.array(raws, pa.binary()), problem_texts]
+
+
+def _in_utf8(line: bytes | None, encoding: str) -> bytes | None:
+    """A record's text in UTF-8; its bytes as they are where they are no text."""
+    if line is None or encoding == "utf-8":
+        return line
+    try:
+        return line.decode(encoding).encode()
+    except UnicodeError:
+        return line
 
 
 def _sparse(texts: Mapping[int, str], total: int) -> pa.Array:

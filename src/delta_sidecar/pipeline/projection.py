@@ -9,10 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.pipeline.contract import ddl, widens
+from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
+
+
+_HIGH, _LOW = 2**64, 2**12
 
 
 def is_as(source: Any, target: Any) -> bool:
@@ -32,9 +36,9 @@ def is_as(source: Any, target: Any) -> bool:
 
 def columns(source: StructType, target: StructType) -> list[str]:
     """SQL: the columns of the contract, made of those of the source."""
-    known = {field.name.casefold(): field for field in source.fields}
+    known = {folded(field.name): field for field in source.fields}
     return [
-        f"{_member(None, known.get(field.name.casefold()), field.dataType, 0)} AS {quoted(field.name)}"
+        f"{_member(None, known.get(folded(field.name)), field.dataType, 0)} AS {quoted(field.name)}"
         for field in target.fields
     ]
 
@@ -53,9 +57,9 @@ def value(sql: str, source: Any, target: Any, depth: int = 0) -> str:
     if is_as(source, target):
         return sql
     if isinstance(source, t.StructType) and isinstance(target, t.StructType):
-        known = {field.name.casefold(): field for field in source.fields}
+        known = {folded(field.name): field for field in source.fields}
         members = ", ".join(
-            f"{literal(f.name)}, {_member(sql, known.get(f.name.casefold()), f.dataType, depth)}" for f in target.fields
+            f"{literal(f.name)}, {_member(sql, known.get(folded(f.name)), f.dataType, depth)}" for f in target.fields
         )
         return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({members}) END"
     if isinstance(source, t.ArrayType) and isinstance(target, t.ArrayType):
@@ -72,9 +76,49 @@ def value(sql: str, source: Any, target: Any, depth: int = 0) -> str:
     if widens(source, target):
         return f"CAST({sql} AS {ddl(target)})"
     if _narrows(source, target):
-        there = f"try_cast({sql} AS {ddl(target)})"
-        return f"CASE WHEN try_cast({there} AS {ddl(source)}) <=> {sql} THEN {there} END"
+        return _narrowed(sql, source, target)
     return f"CAST(NULL AS {ddl(target)})"
+
+
+def _narrowed(sql: str, source: DataType, target: DataType) -> str:
+    """SQL: a number in another type, null if it does not fit: what comes back from there must be the same.
+
+    A cast from binary digits gives the largest integer for what is larger, and decimals by the shortest digits that
+    tell one number from its neighbours. So integers are compared by all their digits instead.
+    """
+    there = f"try_cast({sql} AS {ddl(target)})"
+    fits = f"try_cast({there} AS {ddl(source)}) <=> {sql}"
+    if _is_binary(source) != _is_binary(target):
+        binary, exact = (sql, there) if _is_binary(source) else (there, sql)
+        same = f"{_digits(binary)} = CAST({exact} AS DECIMAL(38,0))"
+        fits = f"CASE WHEN {binary} % 1 = 0 AND {exact} % 1 = 0 THEN {same} ELSE {fits} END"
+    return f"CASE WHEN {fits} THEN {there} END"
+
+
+def _is_binary(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    return isinstance(kind, t.FractionalType) and not isinstance(kind, t.DecimalType)
+
+
+def _digits(sql: str) -> str:
+    """SQL: all digits of an integer that a float or a double holds, as a decimal; null where it has more than 38.
+
+    Remainders of powers of two are exact, and each part fits a bigint.
+    """
+    whole = f"CAST({sql} AS DOUBLE)"
+    low = f"({whole} % {_HIGH}D)"
+    middle = f"({low} % {_LOW}D)"
+    parts = (
+        f"try_multiply({_part(f'({whole} - {low}) / {_HIGH}D')}, CAST({_HIGH} AS DECIMAL(38,0)))",
+        f"try_multiply({_part(f'({low} - {middle}) / {_LOW}D')}, CAST({_LOW} AS DECIMAL(38,0)))",
+        _part(middle),
+    )
+    return f"try_add(try_add({parts[0]}, {parts[1]}), {parts[2]})"
+
+
+def _part(sql: str) -> str:
+    return f"CAST(try_cast({sql} AS BIGINT) AS DECIMAL(38,0))"
 
 
 def _narrows(source: DataType, target: DataType) -> bool:
@@ -107,11 +151,11 @@ def _any(left: list[tuple[str, str]]) -> str:
 
 
 def _left_fields(parent: str | None, source: Any, target: Any, depth: int) -> list[tuple[str, str]]:
-    known = {field.name.casefold(): field for field in target.fields}
+    known = {folded(field.name): field for field in target.fields}
     left = []
     for field in source.fields:
         sql = quoted(field.name) if parent is None else f"{parent}.{quoted(field.name)}"
-        place = known.get(field.name.casefold())
+        place = known.get(folded(field.name))
         rest = sql if place is None else _left(sql, field.dataType, place.dataType, depth)
         if rest is not None:
             left.append((field.name, rest))

@@ -19,13 +19,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delta_sidecar.errors import InputError, ObjectNotFoundError, OptionError
-from delta_sidecar.pipeline.contract import arrow_type, check_reserved, ddl, find_type, spark_type
+from delta_sidecar.pipeline.contract import (
+    ORIGIN,
+    arrow_type,
+    check_columns_once,
+    check_reserved,
+    ddl,
+    find_type,
+    spark_type,
+)
 from delta_sidecar.pipeline.event_time import parsed_text
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.records.conversion import Misfit, parts_of, scalar_of_text
-from delta_sidecar.pipeline.records.csv_records import Dialect
+from delta_sidecar.pipeline.records.csv_records import Dialect, header_line
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled, type_of_text
+from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.storage import open_location, parse_location
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket_columns import TIME_TYPES, literal, quoted
@@ -56,7 +65,8 @@ _LARGE: Final = 4 << 20
 _FOOTER: Final = 64 << 10
 _THREADS: Final = 16
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-ORIGIN: Final = "__origin"
+_LINE_COLUMNS: Final = ("value", "origin", "start")
+_NO_COLUMNS: Final = "rename them, or pass --read-option directoryColumns=false"
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {
@@ -145,6 +155,8 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
     if re.fullmatch("utf[-_]?(16|32)", encoding.lower()):
         raise OptionError(f"encoding {encoding} has two byte orders; say {encoding}LE or {encoding}BE")
     whole = next((value for name, value in options.items() if name.lower() == "multiline"), "").lower() == "true"
+    if whole and any(name.lower() == "linesep" and value for name, value in options.items()):
+        raise OptionError("lineSep divides lines, and multiLine=true takes files whole: pass only one of them")
     if "\n".encode(encoding) != b"\n" and not whole:
         # Spark divides lines at the byte of a line end, which is a part of a character there.
         raise OptionError(f"encoding {encoding} needs --read-option multiLine=true: its files are parsed whole")
@@ -284,13 +296,15 @@ class DirectoryColumn:
 
     name: str
     kind: DataType
+    written: str
+    """The name as directories have it, with its escapes."""
 
     def sql(self, root: str) -> str:
         """SQL: its value for the file of a row."""
         place = decoded_sql("_metadata.file_path")
         path = f"substr({place}, instr({place}, {literal(root)}) + {len(root)})"
-        raw = f"regexp_extract(concat('/', {path}), {literal(f'/{re.escape(self.name)}=([^/]*)/')}, 1)"
-        there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.name)}=[^/]*/')}"
+        raw = f"regexp_extract(concat('/', {path}), {literal(f'/{re.escape(self.written)}=([^/]*)/')}, 1)"
+        there = f"concat('/', {path}) RLIKE {literal(f'/{re.escape(self.written)}=[^/]*/')}"
         # The name of the directory has escapes of its own, beside those of the URI.
         value = decoded_sql(raw)
         text = f"nullif({value}, {literal(_HIVE_NULL)})"
@@ -311,11 +325,21 @@ def directory_columns(source: Source, files: Sequence[File], known: StructType |
         return []
     values: dict[str, set[str]] = {}
     for directory in {_below(source, file.path).rpartition("/")[0] for file in files}:
-        for part in directory.split("/"):
-            name, equals, value = part.partition("=")
-            if equals and name:
-                values.setdefault(name, set()).add(unquote(value))
-    return [DirectoryColumn(name, _directory_type(name, texts, known)) for name, texts in values.items()]
+        parts = [part.partition("=") for part in directory.split("/")]
+        here = [(name, value) for name, equals, value in parts if name and equals]
+        if twice := named_twice(unquote(name) for name, _ in here):
+            raise InputError(f"{source.uri}: directories give column {twice} twice: {directory}; {_NO_COLUMNS}")
+        for name, value in here:
+            values.setdefault(name, set()).add(unquote(value))
+    names = [unquote(name) for name in values]
+    check_reserved(names, f"{source.uri}, by the names of its directories,")
+    if twice := named_twice(names):
+        written = [name for name in values if folded(unquote(name)) == folded(twice)]
+        raise InputError(f"{source.uri}: directories write column {twice} as {' and '.join(written)}; {_NO_COLUMNS}")
+    return [
+        DirectoryColumn(name, _directory_type(name, texts, known), written)
+        for name, (written, texts) in zip(names, values.items())
+    ]
 
 
 def _below(source: Source, path: str) -> str:
@@ -386,6 +410,10 @@ class Rows:
 def read_lines(spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None) -> Lines:
     """The lines of some files, or the files themselves where a record may have several lines."""
     columns = directory_columns(source, files, known)
+    if taken := [column.name for column in columns if folded(column.name) in _LINE_COLUMNS]:
+        raise InputError(
+            f"{source.uri}: directories give a column {taken[0]}, a name that ingest reserves; {_NO_COLUMNS}"
+        )
     source = _separated(source, files)
     with spark_failures(f"{source.uri} cannot be read as {source.format}"):
         frame = text_frame(spark, source, [file.path for file in files])
@@ -456,7 +484,7 @@ def _headers(spark: SparkSession, source: Source, files: Sequence[File]) -> dict
     )
     headers = placed.groupBy("origin").agg(f.min_by("line", "at").alias("line")).toArrow()
     origins, lines = (column.to_pylist() for column in headers.columns)
-    return {origin: line.decode(source.encoding, errors="replace") for origin, line in zip(origins, lines)}
+    return {origin: header_line(line, source.dialect, unquote(origin)) for origin, line in zip(origins, lines)}
 
 
 def _may_be_divided(path: str) -> bool:
@@ -492,6 +520,7 @@ def read_rows(
     rows = []
     for schema, paths in groups.items():
         check_reserved(schema.names, paths[0])
+        check_columns_once(schema.names, paths[0])
         _check_directories(columns, schema, paths[0])
         with spark_failures(f"{source.uri} cannot be read as parquet"):
             rows.append(Rows(_parquet(spark, source, schema, paths, columns), paths[0], has_origin=True))
@@ -499,8 +528,8 @@ def read_rows(
 
 
 def _check_directories(columns: Sequence[DirectoryColumn], schema: pa.Schema, path: str) -> None:
-    names = {name.casefold() for name in schema.names}
-    if both := [column.name for column in columns if column.name.casefold() in names]:
+    names = set(map(folded, schema.names))
+    if both := [column.name for column in columns if folded(column.name) in names]:
         raise InputError(
             f"column {both[0]} is both in {path} and in the name of its directory; "
             "pass --read-option directoryColumns=false to take the file's"

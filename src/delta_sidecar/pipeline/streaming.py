@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.errors import InputError
+from delta_sidecar.log.travel import newest_transaction
 from delta_sidecar.pipeline.batch import Files, Input
 from delta_sidecar.pipeline.bucketed_table import check_bucket, load_table
 from delta_sidecar.pipeline.event_time import event_time
@@ -28,12 +29,15 @@ from delta_sidecar.pipeline.ingest_job import (
     give_access,
     ingest_batch,
     messages_of,
+    of_table,
     session_of,
     with_message_columns,
 )
 from delta_sidecar.pipeline.kafka import KafkaSource
 from delta_sidecar.pipeline.kafka_frames import kafka_input, read_kafka_stream
 from delta_sidecar.pipeline.sources import Rows, Source, files_of, source_of, stream_files
+from delta_sidecar.storage import open_store
+from delta_sidecar.storage.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +86,7 @@ def ingest_stream(
         processing_time: The time between batches (`10 seconds`) if `available_now` is false; if not given, batches
             follow each other at once.
         app_id: Names the application in the table's transactions, beside the id that Spark keeps in the checkpoint
-            location.
+            location. A query keeps the name that it began with.
         on_batch: Called with the `IngestSummary` of each batch.
 
     Returns:
@@ -215,16 +219,33 @@ class _Step:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         spark = batch.sparkSession
         if not self.known:
-            # Numbers count within one checkpoint: those of another under the same name are other batches.
-            self.known.append(f"{self.app_id or 'delta-sidecar-ingest'}-{query_id(spark, self.checkpoint)}")
+            self.known.append(self._name(query_id(spark, self.checkpoint)))
         summary = ingest_batch(spark, self._input(batch), self.settings, (self.known[0], batch_id))
         if self.on_batch is not None:
             self.on_batch(summary)
+
+    def _name(self, query: str) -> str:
+        """What the batches are numbered under, for numbers count within one checkpoint: the name that the query began
+        with, for a batch that Spark runs again must be known also if `app_id` is another by now."""
+        settings = self.settings
+        known = _application(settings.open_store(), f"-{query}")
+        if known is None and settings.bad_rows is not None:
+            # A batch that was broken off may have put its bad rows aside, and no more.
+            aside = open_store(settings.bad_rows, settings.storage_options)
+            known = _application(aside, f"-{query}{of_table(settings)}")
+        return f"{known or self.app_id or 'delta-sidecar-ingest'}-{query}"
 
     def _input(self, batch: DataFrame) -> Input:
         if self.messages is not None:
             return kafka_input(batch, self.messages)
         return Rows.of(batch, "the stream") if self.files is None else Files(self.files, files_of(batch))
+
+
+def _application(store: Store, ending: str) -> str | None:
+    """The application whose name in a table's transactions has that ending; None if there is none."""
+    snapshot = load_table(store)
+    known = None if snapshot is None else newest_transaction(snapshot, lambda name: name.endswith(ending))
+    return None if known is None else known.appId.removesuffix(ending)
 
 
 def query_id(spark: SparkSession, checkpoint: str) -> str:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from delta_sidecar.pipeline.contract import BAD_TIME, PROBLEMS, REASON
 from delta_sidecar.pipeline.file_layout import Counted
-from delta_sidecar.pipeline.parsing import PROBLEMS, REASON, decode_problems
+from delta_sidecar.pipeline.parsing import decode_problems
 from delta_sidecar.pipeline.records.terms import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-BAD_TIME: Final = "__bad_time"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,17 @@ SCHEMA = pa.schema(
         ("d", pa.decimal128(5, 2)),
         ("ok", pa.bool_()),
         ("day", pa.date32()),
-        ("s", pa.struct([("k", pa.int64())])),
+        ("s", pa.struct([("k", pa.int64()), ("t", pa.string())])),
+        ("at", pa.timestamp("us", "UTC")),
     ]
 )
+
+
+KINDS = (
+    "", "x", "true", "TRUE", "5", "-0", "007", "+1", " 1", "9007199254740992", "9007199254740993",
+    "18446744073709551615", "1" + "0" * 40, "1.5", "1.50", ".5", "1e5", "1e400", "NaN", "2026-02-10",
+)  # fmt: skip
+"""Texts that are nearly of one type, or of another."""
 
 
 def parse(header: str, lines: list[str], dialect: Dialect = Dialect(), schema: pa.Schema = SCHEMA) -> Parsed:  # noqa: B008
@@ -67,7 +75,9 @@ def test_an_empty_text_is_told_from_no_text() -> None:
         ("x", "-Infinity", float("-inf")),
         ("d", "1.5", 1.5),
         ("ok", "TRUE", True),
-        ("s", '"{""k"": 3}"', {"k": 3}),
+        ("s", '"{""k"": 3}"', {"k": 3, "t": None}),
+        ("a", "0" * 5000 + "7", 7),
+        ("x", "0" * 5000 + "7", 7.0),
     ],
 )
 def test_a_text_that_fits_is_stored_exactly(column: str, text: str, expected: Any) -> None:
@@ -80,13 +90,38 @@ def test_a_text_that_fits_is_stored_exactly(column: str, text: str, expected: An
 @pytest.mark.parametrize(
     ("column", "text"),
     [("a", "1.0"), ("a", "0x1F"), ("a", "x"), ("x", "9007199254740993"), ("x", "1e999"), ("d", "1.255"), ("ok", "1"),
-     ("day", "2026-02-30"), ("s", "x"), ("a", "9223372036854775808")],
+     ("day", "2026-02-30"), ("s", "x"), ("a", "9223372036854775808"), ("day", "0000-01-01"), ("a", "9" * 5000),
+     ("x", "9" * 5000), ("d", "9" * 5000), ("at", "2026-02-10 00:00:00+01:99"), ("at", "2026-02-10 00:00-00:60")],
 )  # fmt: skip
 def test_a_text_that_does_not_fit_is_left(column: str, text: str) -> None:
     parsed = parse(column, [text])
     assert rows(parsed)[0][column] is None
     assert json.loads(parsed.rescued[0]) == {column: text}
     assert [problem.name for problem in parsed.problems[0]] == [column]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"k":1,"K":2}', '{"k":1,"k":2}', r'{"t":"\ud800"}', '{"t":' + "[" * 200 + "]" * 200 + "}"]
+)
+def test_json_inside_a_field_that_is_no_record_does_not_fit(text: str) -> None:
+    parsed = parse("s,b", ['"' + text.replace('"', '""') + '",x', ",y"])
+    assert [(row["s"], row["b"]) for row in rows(parsed)] == [(None, "x"), (None, "y")]
+    assert json.loads(parsed.rescued[0]) == {"s": text}
+
+
+@pytest.mark.parametrize("column", ["a", "x", "d", "ok", "day", "at"])
+def test_a_value_fits_whatever_its_neighbours_are(column: str) -> None:
+    """A chunk is converted as a whole, or value by value where one of it cannot be."""
+    some = [*KINDS, "0000-01-01", "0001-01-01", "9999-12-31", "1970-13-01", "9223372036854775807", "0" * 30, "1e-400"]
+    alone = {}
+    for text in some:
+        parsed = parse(f"{column},z", [f"{text},"])
+        alone[text] = repr(rows(parsed)[0][column]), parsed.rescued
+    for text in some:
+        for neighbour in some:
+            parsed = parse(f"{column},z", [f"{text},", f"{neighbour},"])
+            assert repr(rows(parsed)[0][column]) == alone[text][0], (text, neighbour)
+            assert (0 in parsed.rescued) == bool(alone[text][1]), (text, neighbour)
 
 
 def test_a_new_column_is_told_with_its_type() -> None:
@@ -123,6 +158,7 @@ def test_a_quoted_line_end_in_a_file_that_is_read_whole() -> None:
 
 def test_headers() -> None:
     assert header_names('\ufeffa,"b ""c""",\r', Dialect(), "f") == ["a", 'b "c"', "_c2"]
+    assert header_names("id,NA,b", Dialect(null_value="NA"), "f") == ["id", "NA", "b"]
     with pytest.raises(InputError, match=r"f\.csv: it names the column 'a' twice"):
         header_names("a,A", Dialect(), "f.csv")
     with pytest.raises(InputError, match="header cannot be read"):
@@ -192,6 +228,21 @@ def test_an_inferred_schema_gives_every_text_back(some: list[tuple[str | None, .
     for row, record in zip(rows(parsed, schema), some, strict=True):
         for value, text in zip(row.values(), record):
             assert_same(value, text)
+
+
+@pytest.mark.parametrize("text", KINDS)
+def test_inference_does_not_depend_on_the_order_of_lines(text: str) -> None:
+    """Nor on which of them come at once."""
+    for other in KINDS:
+        one, two = text.encode() + b",", other.encode() + b","
+        many = [b"%d," % at for at in range(70)] if text == "5" else [one] * 70
+        found = []
+        for chunks in ([[one], [two]], [[two], [one]], [[one, two]], [[*many, two]], [many, [two]]):
+            seen = CsvInference(Dialect())
+            for chunk in chunks:
+                seen.see(chunk, ["a", "b"])
+            found.append(seen.kind)
+        assert all(kind == found[0] for kind in found), (one, two)
 
 
 def _cell(text: str) -> str:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from delta_sidecar.pipeline.records.inference import settled
+from delta_sidecar.pipeline.records.conversion import decode_json
+from delta_sidecar.pipeline.records.inference import merged, settled, type_of
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
 from delta_sidecar.pipeline.records.terms import Parsed, Terms
 
@@ -100,6 +101,9 @@ def test_a_value_that_fits_is_stored_exactly(column: str, value: str, expected: 
         ("day", '"2026-02-10T00:00"'),
         ("at", '"soon"'),
         ("at", '"2026-02-10T00:00:00.1234567Z"'),
+        ("at", '"2026-02-10T00:00:00+01:99"'),
+        ("at", '"2026-02-10T00:00:00-00:60"'),
+        ("day", '"0000-01-01"'),
         ("wall", '"2026-02-10T00:00:00Z"'),
         ("raw", '"?"'),
         ("s", "[]"),
@@ -112,6 +116,35 @@ def test_a_value_that_does_not_fit_is_left_whole(column: str, value: str) -> Non
     assert stored is None
     assert left is not None
     assert json.loads(left) == {column: json.loads(value)}
+
+
+@pytest.mark.parametrize("column", ["n", "small", "x", "f", "d"])
+def test_a_number_of_any_length_fits_or_is_left(column: str) -> None:
+    """Python refuses to read integers of more than 4,300 digits."""
+    stored, left = only("9" * 5000, column)
+    assert stored is None
+    assert left == f'{{"{column}":{"9" * 5000}}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (pa.int64(), ["1", "01", "+1"]),
+        (pa.float64(), ["1", "1.0"]),
+        (pa.float64(), ["NaN", "nan"]),
+        (pa.float64(), ["0", "-0.0"]),
+        (pa.timestamp("us", "UTC"), ["2026-02-10T00:00Z", "2026-02-10"]),
+        (pa.bool_(), ["true", "TRUE"]),
+    ],
+)
+def test_a_map_in_which_two_keys_become_one_does_not_fit(kind: pa.DataType, keys: list[str]) -> None:
+    schema = pa.schema([("m", pa.map_(kind, pa.int64()))])
+    value = json.dumps({key: at for at, key in enumerate(keys)})
+    stored, left = only(value, "m", schema)
+    assert stored is None
+    assert left is not None
+    assert json.loads(left) == {"m": json.loads(value)}
+    assert len(only(f'{{"{keys[0]}": 1}}', "m", schema)[0]) == 1
 
 
 def test_times_of_any_form_are_the_same_instant() -> None:
@@ -180,6 +213,12 @@ def test_blank_lines_are_no_records_and_a_list_holds_several() -> None:
     assert list(parsed.lines) == [1, 1, 3]
 
 
+def test_only_white_space_of_json_is_blank() -> None:
+    parsed = parse(["\x0c", "\u00a0", '\x0b{"n": 1}', '{"n": 2}\x0c', " \t\r", '\t{"n": 3}\r'])
+    assert [bad.line for bad in parsed.bad] == [0, 1, 2, 3]
+    assert [row["n"] for row in rows(parsed, SCHEMA)] == [3]
+
+
 def test_an_epoch_in_the_time_column_is_taken_as_its_text() -> None:
     parser = JsonParser(Terms(pa.schema([("ts", pa.string()), ("n", pa.int64())]), "ts"))
     lines = [b'{"ts": 1739230000123, "n": 1}', b'{"ts": 1739230000124}'] * 100
@@ -197,7 +236,7 @@ scalars = st.one_of(
     st.integers(-100, 100),
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(max_size=5),
-    st.sampled_from(["2026-02-10", "1.5", "NaN", ""]),
+    st.sampled_from(["2026-02-10", "1.5", "NaN", "", "007", "5", "true", "1e3", 2**53 + 1, 2**64, 10**38]),
 )
 names = st.sampled_from(["a", "b", "c", "d"])
 values = st.recursive(
@@ -231,6 +270,42 @@ def test_an_inferred_schema_holds_every_value(some: list[dict[str, Any]]) -> Non
         assert_holds(row, record)
 
 
+TEXTS = (
+    "null", "true", "5", "-0", "9007199254740993", "18446744073709551615", "1" + "0" * 40, "1.5", "1e400", "{}", "[]",
+    '""', '"007"', '"1.5"', '"NaN"', '"true"', '"2026-02-10"', '{"k": 1}', '{"k": "5"}', "[1]", '["5"]',
+    "[18446744073709551615]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", ["%s", "[%s]", '{"k": %s}'])
+@pytest.mark.parametrize("text", TEXTS)
+def test_inference_does_not_depend_on_the_order_of_lines(text: str, shape: str) -> None:
+    """Nor on which of them come at once: what the parser of whole chunks takes adds nothing to what is known."""
+    for other in TEXTS:
+        one, two = (f'{{"a": {shape % value}}}'.encode() for value in (text, other))
+        found = []
+        for chunks in ([[one], [two]], [[two], [one]], [[one, two]], [[one] * 65 + [two]]):
+            seen = JsonInference()
+            for chunk in chunks:
+                seen.see(chunk)
+            found.append(seen.kind)
+        assert all(kind == found[0] for kind in found), (one, two)
+
+
+@given(st.lists(values, min_size=3, max_size=3))
+def test_types_are_merged_in_any_order(some: list[Any]) -> None:
+    a, b, c = (type_of(decode_json(encode(value).decode(errors="surrogatepass"))) for value in some)
+    assert _sorted(merged(merged(a, b), c)) == _sorted(merged(a, merged(b, c))) == _sorted(merged(c, merged(b, a)))
+
+
+def _sorted(kind: pa.DataType) -> pa.DataType:
+    """The type with the fields of its structs by name."""
+    if pa.types.is_struct(kind):
+        parts = sorted(kind, key=lambda part: part.name)
+        return pa.struct([pa.field(part.name, _sorted(part.type)) for part in parts])
+    return pa.list_(_sorted(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
 def _is_utf8(record: Any) -> bool:
     try:
         json.dumps(record, ensure_ascii=False).encode()
@@ -254,6 +329,38 @@ def assert_holds(stored: Any, value: Any) -> None:
     else:
         assert stored == value
         assert value is None or stored is not None
+
+
+numbers = st.builds(
+    "{}{}{}".format,
+    st.integers(-(10**39), 10**39) | st.integers(-9, 9),
+    st.sampled_from(["", ".5", ".000", ".12345678901234567890", "." + "0" * 60 + "1", "." + "0" * 27 + "1"]),
+    st.sampled_from(["", "e0", "e2", "e-3", "e-9", "E30", "e-40", "E-77", "e-400"]),
+)
+
+
+@given(numbers, st.integers(1, 38), st.integers(0, 38), st.sampled_from(["%s", '"%s"']))
+def test_a_decimal_is_exact_at_once_as_it_is_alone(number: str, precision: int, scale: int, form: str) -> None:
+    kind = pa.decimal128(precision, min(scale, precision))
+    schema = pa.schema([("d", kind), ("s", pa.struct([("d", kind)])), ("l", pa.list_(kind))])
+    text = form % number
+    lines = [value.encode() for value in (f'{{"d":{text}}}', f'{{"s":{{"d":{text}}}}}', f'{{"l":[{text},null]}}')]
+    for line in lines:
+        at_once, alone = JsonParser(Terms(schema)), JsonParser(Terms(schema))
+        alone.fast = []
+        first, second = at_once.parse([line]), alone.parse([line])
+        assert [c.to_pylist() for c in first.columns] == [c.to_pylist() for c in second.columns]
+        assert first.rescued == second.rescued
+
+
+@pytest.mark.parametrize("shape", ["%s", "[%s]", '{"k":%s}'])
+def test_a_decimal_without_room_for_a_number_does_not_hold_another(shape: str) -> None:
+    kind = pa.decimal128(38, 36)
+    kinds = {"%s": kind, "[%s]": pa.list_(kind), '{"k":%s}': pa.struct([("k", kind)])}
+    schema = pa.schema([("d", kinds[shape])])
+    number = shape % "71399717223787401"
+    assert only(number, "d", schema)[1] is not None
+    assert JsonParser(Terms(schema)).objects_at_once([f'{{"d":{shape % "1.5"}}}'.encode()]) is not None
 
 
 contracts = st.dictionaries(

@@ -46,7 +46,7 @@ def sample(
 @argument(
     "source",
     "SOURCE",
-    "Files or a Delta table (a path or URI), or kafka://broker/topic.",
+    "Files or a Delta table (a path or URI), kafka://broker/topic, or eventhubs://namespace/hub.",
     shell_complete=arguments.complete_place,
 )
 @arguments.table

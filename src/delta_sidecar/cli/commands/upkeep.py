@@ -123,7 +123,7 @@ def verify(table: str, version: int | None, json: bool, verbose: bool, stores: d
     metavar="STEP",
     section=_STEPS,
     shell_complete=_STEP_NAMES,
-    help="Run all steps except this one; repeatable.",
+    help="Skip this step; repeatable.",
 )
 @option(
     "--retain-hours",

@@ -22,6 +22,12 @@ import pyarrow.compute as pc
 
 EXACT_IN_DOUBLE: Final = 1 << 53
 """Integers up to here, either sign, are doubles exactly."""
+DEEPEST: Final = 100
+"""JSON nested deeper is refused: Arrow carries no schema of 128 levels."""
+JSON_SPACE: Final = " \t\r\n"
+"""What may stand around values of JSON."""
+_LONGEST_INTEGER: Final = 19
+"""Digits of the largest integer of 64 bits."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
@@ -67,14 +73,47 @@ _DECODER: Final = json.JSONDecoder(
 
 
 def decode_json(text: str) -> Any:
-    """A JSON value with its numbers as written; ValueError if it is not JSON."""
+    """A JSON value with its numbers as written; ValueError if it is not JSON, or nested too deeply."""
     try:
-        value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip()))
+        value, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(JSON_SPACE)))
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if text[end:].strip():
+        raise ValueError(_TOO_DEEP) from None
+    if text[end:].strip(JSON_SPACE):
         raise ValueError(f"extra text after the record, from character {end + 1} on")
+    if text.count("{") + text.count("[") > DEEPEST and _is_deeper(value, DEEPEST):
+        raise ValueError(_TOO_DEEP)
     return value
+
+
+_TOO_DEEP: Final = "it is nested too deeply"
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, list):
+        return False
+    items = [item for _, item in value] if isinstance(value, Object) else value
+    return levels == 0 or any(_is_deeper(item, levels - 1) for item in items)
+
+
+def texts_in_list(text: str) -> Iterator[str]:
+    """The values of a JSON list that decodes, each as it is written."""
+    at = text.index("[") + 1
+    while text[at := _BETWEEN.match(text, at).end()] != "]":  # type: ignore[union-attr]
+        _, end = _DECODER.raw_decode(text, at)
+        yield text[at:end]
+        at = end
+
+
+_BETWEEN: Final = re.compile(r"[ \t\r\n,]*")
+
+
+def holds_half_pair(value: Any) -> bool:
+    """Whether a decoded value has half of a surrogate pair in a text, which no UTF-8 can hold."""
+    try:
+        encode_json(value).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def encode_json(value: Any) -> str:
@@ -114,7 +153,10 @@ def integer(text: str, bits: int) -> int:
     stripped = text.strip()
     if not _INTEGER.fullmatch(stripped):
         raise Misfit
-    value = int(stripped)
+    digits = stripped.lstrip("+-0") or "0"
+    if len(digits) > _LONGEST_INTEGER:
+        raise Misfit
+    value = -int(digits) if stripped[0] == "-" else int(digits)
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise Misfit
     return value
@@ -128,7 +170,7 @@ def double(text: str) -> float:
     if not _NUMBER.fullmatch(stripped):
         raise Misfit
     value = float(stripped)
-    if math.isinf(value) or (_INTEGER.fullmatch(stripped) and int(value) != int(stripped)):
+    if math.isinf(value) or (_INTEGER.fullmatch(stripped) and Decimal(value) != Decimal(stripped)):
         raise Misfit
     return value
 
@@ -200,7 +242,7 @@ def _offset(zone: str | None) -> int:
         return 0
     digits = zone[1:].replace(":", "").ljust(4, "0")
     minutes = int(digits[:2]) * 60 + int(digits[2:])
-    if minutes > 18 * 60:
+    if int(digits[2:]) > 59 or minutes > 18 * 60:
         raise Misfit
     return (minutes if zone[0] == "+" else -minutes) * 60_000_000
 

@@ -7,11 +7,12 @@ converted as wholes, and value by value where that fails.
 
 from __future__ import annotations
 
+import datetime
 import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,12 +22,22 @@ import pyarrow.csv as pv
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline.records import conversion, inference
-from delta_sidecar.pipeline.records.conversion import EXACT_IN_DOUBLE, Misfit, all_true, decode_json, encode_json
+from delta_sidecar.pipeline.records.conversion import (
+    EXACT_IN_DOUBLE,
+    Misfit,
+    all_true,
+    decode_json,
+    encode_json,
+    holds_half_pair,
+)
 from delta_sidecar.pipeline.records.json_records import FITS, Fit
-from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Report, Terms
+from delta_sidecar.pipeline.records.names import folded
+from delta_sidecar.pipeline.records.terms import NOT_IN_ENCODING, BadRecord, Parsed, Problem, Report, Terms
 
 Record: TypeAlias = list[str | None]
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
+_FIRST_DAY: Final = pa.scalar(datetime.date.min)
+"""Arrow knows days of a year 0, which Python and Spark do not write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +114,39 @@ class _Tokens:
         return None if plain in ("", self.dialect.null_value) else plain
 
 
+def header_line(line: bytes, dialect: Dialect, origin: str) -> str:
+    """A file's first line as text. Where it has no names it only says how many columns there are."""
+    try:
+        return line.decode(dialect.encoding, errors="strict" if dialect.header else "replace")
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{origin}: its header is not in the encoding {dialect.encoding}; name the right one "
+            "(--read-option encoding=…)"
+        ) from None
+
+
 def header_names(line: str, dialect: Dialect, origin: str) -> list[str]:
     """The columns of a file by its first line; one without a name is called by its place, as all are where that line
     is a record like the others."""
+    return header_of(line.lstrip("\ufeff").rstrip("\r\n"), dialect, origin)[0]
+
+
+def header_of(text: str, dialect: Dialect, origin: str) -> tuple[list[str], int]:
+    """The columns of a file by the first record of its text, and where the next one begins."""
     try:
-        names, _ = dialect.tokens().record(line.lstrip("\ufeff").rstrip("\r\n"))
+        # A name is never the text that stands for no value.
+        names, after = replace(dialect, null_value="").tokens().record(text)
     except ValueError as error:
         what = "header" if dialect.header else "first line, which gives the number of columns,"
         raise InputError(f"{origin}: its {what} cannot be read: {error}") from None
-    return checked_names([(name if dialect.header else "") or f"_c{at}" for at, name in enumerate(names)], origin)
+    made = [(name if dialect.header else "") or f"_c{at}" for at, name in enumerate(names)]
+    return checked_names(made, origin), after
 
 
 def checked_names(names: list[str], origin: str) -> list[str]:
     """The names, each of them once."""
-    counts = Counter(name.casefold() for name in names)
-    if twice := next((name for name in names if counts[name.casefold()] > 1), None):
+    counts = Counter(folded(name) for name in names)
+    if twice := next((name for name in names if counts[folded(name)] > 1), None):
         raise InputError(f"{origin}: it names the column {twice!r} twice; give the columns names of their own")
     return names
 
@@ -139,10 +168,10 @@ class CsvParser:
         """The records of some lines of a file with these columns."""
         columns, places, bad = self.divide(lines, len(names))
         rescue = _Rescue(self.report, {}, {}, set())
-        by_name = dict(zip((name.casefold() for name in names), range(len(names))))
+        by_name = dict(zip((folded(name) for name in names), range(len(names))))
         arrays = []
         for wanted in self.terms.columns:
-            at = by_name.pop(wanted.name.casefold(), None)
+            at = by_name.pop(folded(wanted.name), None)
             if at is None:
                 arrays.append(pa.nulls(len(places), wanted.type))
             else:
@@ -153,7 +182,10 @@ class CsvParser:
         return Parsed(arrays, places, texts, rescue.problems, frozenset(rescue.misfits), bad)
 
     def divide(self, lines: Sequence[bytes], width: int) -> tuple[list[pa.Array], list[int], list[BadRecord]]:
-        """The fields of all records, column by column, as text; the line of each; what is not a record."""
+        """The fields of all records, column by column, as text; the line of each; what is not a record.
+
+        A file that is read whole comes without the mark at its begin.
+        """
         if self.dialect.multi_line:
             return self._divide_files(lines, width)
         fields_and_places = self._at_once(lines, width)
@@ -163,16 +195,16 @@ class CsvParser:
         return self._one_by_one(((at, text, 0) for at, text in texts), width, bad)
 
     def _decoded(self, lines: Sequence[bytes]) -> tuple[list[tuple[int, str]], list[BadRecord]]:
+        """The texts of lines that may be records, or of whole files."""
         texts: list[tuple[int, str]] = []
         bad: list[BadRecord] = []
         for at, line in enumerate(lines):
             try:
                 text = line.decode(self.dialect.encoding)
-                text = text.lstrip("\ufeff") if self.dialect.multi_line else text
             except UnicodeDecodeError:
-                bad.append(BadRecord(at, "it is not in the encoding of the file"))
+                bad.append(BadRecord(at, NOT_IN_ENCODING))
                 continue
-            if not self.is_blank(text):
+            if self.dialect.multi_line or not self.is_blank(text):
                 texts.append((at, text))
         return texts, bad
 
@@ -354,10 +386,11 @@ def _of_json_text(text: str, wanted: pa.Field) -> Any:
     """A struct, list or map that is written as JSON inside a field."""
     try:
         value = decode_json(text)
+        result, left = Fit(Report()).value(value, wanted.type, (wanted.name,))
+        fits = left is FITS and not holds_half_pair(value)
     except (ValueError, RecursionError):
         raise Misfit from None
-    result, left = Fit(Report()).value(value, wanted.type, (wanted.name,))
-    if left is not FITS:
+    if not fits:
         raise Misfit
     return result
 
@@ -371,7 +404,8 @@ def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
             numbers = pc.cast(texts, kind)
             return numbers if all_true(pc.less(pc.abs(numbers), float(EXACT_IN_DOUBLE))) else None
         if pa.types.is_date32(kind) and all_true(pc.match_substring_regex(texts, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")):
-            return pc.cast(texts, kind)
+            days = pc.cast(texts, kind)
+            return days if all_true(pc.greater_equal(days, _FIRST_DAY)) else None
     except pa.ArrowInvalid:
         return None
     return None
@@ -391,8 +425,8 @@ class CsvInference:
     def see(self, lines: Sequence[bytes], names: Sequence[str]) -> None:
         """Take some lines of a file with these columns in; those that do not parse say nothing."""
         columns, _, _ = CsvParser(Terms(pa.schema([])), self.dialect).divide(lines, len(names))
-        known = {part.name.casefold(): part.type for part in self.kind}
-        kinds = [self._type(column, known.get(name.casefold())) for column, name in zip(columns, names)]
+        known = {folded(part.name): part.type for part in self.kind}
+        kinds = [self._type(column, known.get(folded(name))) for column, name in zip(columns, names)]
         seen = pa.struct([pa.field(name, kind) for name, kind in zip(names, kinds)])
         self.kind = inference.merged_structs(self.kind, seen)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from delta_sidecar.pipeline.records import conversion
 from delta_sidecar.pipeline.records.conversion import EXACT_IN_DOUBLE, Misfit, Number, Object
+from delta_sidecar.pipeline.records.names import folded
 
 NOTHING: Final = pa.null()
 SMALL: Final = pa.int64()
@@ -45,9 +46,9 @@ def struct_of(record: Object) -> pa.StructType:
     """The struct of one object; fields whose names differ in case alone are one."""
     fields: dict[str, pa.Field] = {}
     for name, value in record:
-        known = fields.get(name.casefold())
+        known = fields.get(folded(name))
         kind = type_of(value)
-        fields[name.casefold()] = pa.field(name, kind) if known is None else _field(known, kind)
+        fields[folded(name)] = pa.field(name, kind) if known is None else _field(known, kind)
     return pa.struct(list(fields.values()))
 
 
@@ -98,10 +99,10 @@ def merged(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 def merged_structs(a: pa.StructType, b: pa.StructType) -> pa.StructType:
     """The fields of both, by name whatever its case, in the order they came."""
-    fields = {field.name.casefold(): field for field in a}
+    fields = {folded(field.name): field for field in a}
     for field in b:
-        known = fields.get(field.name.casefold())
-        fields[field.name.casefold()] = field if known is None else _field(known, field.type)
+        known = fields.get(folded(field.name))
+        fields[folded(field.name)] = field if known is None else _field(known, field.type)
     return pa.struct(list(fields.values()))
 
 

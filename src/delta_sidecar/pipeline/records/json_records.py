@@ -8,6 +8,8 @@ says what is wrong with which field.
 from __future__ import annotations
 
 import io
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -27,12 +29,26 @@ from delta_sidecar.pipeline.records.conversion import (
     all_true,
     decode_json,
     encode_json,
+    holds_half_pair,
+    texts_in_list,
 )
-from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, BadRecord, Parsed, Path, Problem, Report, Terms
+from delta_sidecar.pipeline.records.names import folded, named_twice
+from delta_sidecar.pipeline.records.terms import (
+    ELEMENTS,
+    NOT_IN_ENCODING,
+    VALUES,
+    BadRecord,
+    Parsed,
+    Path,
+    Problem,
+    Report,
+    Terms,
+)
 
 FEW: Final = 64
 """Up to this many lines are parsed one by one rather than halved again."""
 FITS: Final = object()
+_SPACE: Final = conversion.JSON_SPACE.encode()
 
 
 @dataclass(slots=True)
@@ -41,22 +57,33 @@ class JsonParser:
 
     terms: Terms
     encoding: str = "utf-8"
+    each: bool = False
+    """Whether every line must hold a record."""
+    own_text: bool = False
+    """Whether each record of a list comes with its own text."""
     report: Report = field(default_factory=Report)
     fields: Mapping[str, tuple[int, pa.Field]] = field(init=False)
     fast: list[pa.Schema] = field(init=False)
+    decimals: bool = field(init=False)
+    """Whether the parser is to read decimals."""
 
     def __post_init__(self) -> None:
         self.fields = _by_name(self.terms.columns)
         self.fast = _fast_schemas(self.terms)
+        self.decimals = any(_holds_decimals(column.type) for column in self.terms.columns)
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """The records of some lines; a line may hold a list of records, a blank one holds none."""
         columns = self.objects_at_once(lines)
         if columns is not None:
             return Parsed(columns, list(range(len(lines))))
-        whole = [(at, line) for at, line in enumerate(map(self.utf8, lines)) if line is None or line.strip()]
-        pieces = list(self._pieces(whole))
+        pieces = list(self._pieces(self.numbered(lines)))
         return _concatenate(pieces, self.terms.columns)
+
+    def numbered(self, lines: Sequence[bytes]) -> list[tuple[int, bytes | None]]:
+        """The lines that may hold records, in UTF-8, with their numbers."""
+        encoded = enumerate(map(self.utf8, lines))
+        return [(at, line) for at, line in encoded if line is None or self.each or line.strip(_SPACE)]
 
     def utf8(self, line: bytes) -> bytes | None:
         """The line in UTF-8; None where it is not in its encoding."""
@@ -91,12 +118,14 @@ class JsonParser:
     def at_once(self, lines: list[tuple[int, bytes | None]]) -> list[pa.Array] | None:
         """All lines by Arrow's parser; None if it refuses any, or may have read one inexactly."""
         # Arrow crashes on a line that is null alone, and takes two objects on a line for two rows.
-        if not lines or not all(line and line[:1] == b"{" and line.rstrip()[-1:] == b"}" for _, line in lines):
+        if not lines or not all(line and line[:1] == b"{" and line.rstrip(_SPACE)[-1:] == b"}" for _, line in lines):
             return None
         return self._by_arrow([line for _, line in lines if line is not None])
 
     def _by_arrow(self, lines: Sequence[bytes]) -> list[pa.Array] | None:
         data = b"\n".join(lines)
+        if self.decimals and _is_fine(data):
+            return None
         for at, schema in enumerate(self.fast):
             columns = self._typed(data, schema, len(lines))
             if columns is not None:
@@ -131,33 +160,32 @@ class JsonParser:
         rows = _Rows(self)
         for at, line in lines:
             try:
-                records = _records(line)
+                text = _text(line)
+                records = _records(text)
+                if self.each and not records:
+                    raise ValueError("it is an empty list")
             except (ValueError, RecursionError) as error:
                 rows.bad.append(BadRecord(at, _reason(error)))
             else:
-                rows.add(at, records)
+                is_list = self.own_text and text.lstrip(conversion.JSON_SPACE).startswith("[")
+                rows.add(at, records, list(texts_in_list(text)) if is_list else ())
         return rows.parsed()
 
 
-def _records(line: bytes | None) -> list[Object]:
+def _text(line: bytes | None) -> str:
     if line is None:
-        raise ValueError("it is not in the encoding of the file")
-    text = line.decode(errors="surrogatepass").lstrip("\ufeff")
+        raise ValueError(NOT_IN_ENCODING)
+    return line.decode(errors="surrogatepass").lstrip("\ufeff")
+
+
+def _records(text: str) -> list[Object]:
     value = decode_json(text)
     records = value if isinstance(value, list) and not isinstance(value, Object) else [value]
     if not all(isinstance(record, Object) for record in records):
         raise ValueError("it is not a JSON object")
-    if any(0xD800 <= ord(character) < 0xE000 for character in _all_text(value)):
+    if holds_half_pair(value):
         raise ValueError("it holds half of a surrogate pair")
     return records
-
-
-def _all_text(value: Any) -> Iterator[str]:
-    """Characters of a decoded value that may be surrogates."""
-    try:
-        encode_json(value).encode()
-    except UnicodeEncodeError:
-        yield from encode_json(value)
 
 
 def _reason(error: Exception) -> str:
@@ -176,8 +204,10 @@ class _Rows:
     problems: dict[int, list[Problem]] = field(default_factory=dict)
     misfits: set[int] = field(default_factory=set)
     bad: list[BadRecord] = field(default_factory=list)
+    texts: dict[int, str] = field(default_factory=dict)
 
-    def add(self, line: int, records: list[Object]) -> None:
+    def add(self, line: int, records: list[Object], texts: Sequence[str] = ()) -> None:
+        """Add the records of a line, whose own texts are given where the line holds more than one of them."""
         fitted = []
         known = dict(self.parser.report.known)
         for record in records:
@@ -189,6 +219,7 @@ class _Rows:
                 self.parser.report.known = known
                 self.bad.append(BadRecord(line, str(error)))
                 return
+        self.texts |= enumerate(texts, len(self.values))
         for (values, left), fit in fitted:
             row = len(self.values)
             self.values.append(values)
@@ -204,7 +235,7 @@ class _Rows:
             pa.array([row[at] for row in self.values], column.type)
             for at, column in enumerate(self.parser.terms.columns)
         ]
-        return Parsed(columns, self.lines, self.rescued, self.problems, frozenset(self.misfits), self.bad)
+        return Parsed(columns, self.lines, self.rescued, self.problems, frozenset(self.misfits), self.bad, self.texts)
 
 
 @dataclass(slots=True)
@@ -227,11 +258,12 @@ class Fit:
         seen: set[int] = set()
         unknown: set[str] = set()
         for name, value in record:
-            place = fields.get(name.casefold())
+            place = fields.get(folded(name))
             if place is None:
-                if name.casefold() in unknown:
+                if folded(name) in unknown:
                     raise TwiceNamed(f"it names {name!r} twice, in different case")
-                unknown.add(name.casefold())
+                unknown.add(folded(name))
+                _check_named_once(value)
                 left[name] = value
                 self._tell(self.report.new((*path, name), inference.type_of(value), encode_json(value)))
                 continue
@@ -268,20 +300,40 @@ class Fit:
 
     def _map(self, value: Object, kind: pa.MapType, path: Path) -> tuple[Any, Any]:
         key_of = conversion.scalar_of_text(kind.key_type)
-        entries, fits = [], key_of is not None
+        entries, fits, keys = [], key_of is not None, set()
         for name, item in value:
             converted, left = self.value(item, kind.item_type, (*path, VALUES))
             fits = fits and left is FITS
             try:
-                entries.append((key_of(name) if key_of else name, converted))
+                key = key_of(name) if key_of else name
             except Misfit:
                 self._tell(self.report.misfit(path, name))
                 fits = False
+                continue
+            # A map holds one NaN.
+            keys.add("NaN" if isinstance(key, float) and math.isnan(key) else key)
+            entries.append((key, converted))
+        if len(keys) < len(entries):
+            # No one of the values is the key's.
+            self._tell(self.report.misfit(path, encode_json(value)))
+            return None, value
         return entries if key_of else None, FITS if fits else value
 
 
+def _check_named_once(value: Any) -> None:
+    """Refuse a value of a new field in which an object names a field twice: a struct of it would have one column."""
+    if isinstance(value, Object):
+        if twice := named_twice(name for name, _ in value):
+            raise TwiceNamed(f"it names {twice!r} twice, in different case")
+        for _, item in value:
+            _check_named_once(item)
+    elif isinstance(value, list):
+        for item in value:
+            _check_named_once(item)
+
+
 def _by_name(fields: Any) -> dict[str, tuple[int, pa.Field]]:
-    return {known.name.casefold(): (at, known) for at, known in enumerate(fields)}
+    return {folded(known.name): (at, known) for at, known in enumerate(fields)}
 
 
 # The fast path.
@@ -304,7 +356,7 @@ def _fast_schemas(terms: Terms) -> list[pa.Schema]:
 
 def _fast_field(column: pa.Field) -> pa.Field | None:
     if _is_plain(column.type):
-        return pa.field(column.name, column.type)
+        return pa.field(column.name, _carried(column.type))
     if pa.types.is_float32(column.type):
         return pa.field(column.name, pa.float64())
     if pa.types.is_temporal(column.type) or pa.types.is_binary(column.type):
@@ -316,6 +368,36 @@ def _is_plain(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind) or pa.types.is_list(kind):
         return all(_is_plain(part.type) for part in conversion.parts_of(kind))
     return any(test(kind) for test in _AS_WRITTEN) or pa.types.is_signed_integer(kind)
+
+
+def _carried(kind: pa.DataType) -> pa.DataType:
+    """The type that the parser is given for one of its own. It shifts digits of decimals without a look at what no
+    longer fits, so these get the room for all digits that it may read."""
+    if pa.types.is_struct(kind):
+        return pa.struct([part.with_type(_carried(part.type)) for part in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_carried(kind.value_type)))
+    if pa.types.is_decimal(kind) and kind.precision + kind.scale > _DIGITS:
+        return pa.decimal256(kind.precision, kind.scale)
+    return kind
+
+
+def _holds_decimals(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or any(_holds_decimals(part.type) for part in conversion.parts_of(kind))
+
+
+def _is_fine(data: bytes) -> bool:
+    """Whether JSON may hold a number with so many digits behind the point that the parser divides by what is not in
+    its table of powers of ten."""
+    return _MANY_DIGITS.search(data) is not None or (
+        (b"e-" in data or b"E-" in data) and _SMALL_EXPONENT.search(data) is not None
+    )
+
+
+_MANY_DIGITS: Final = re.compile(rb"\.[0-9]{28}")
+_SMALL_EXPONENT: Final = re.compile(rb"[\s:,\[\"][-+]?[0-9.]+[eE]-[0-9]{2,}[\s,\]}\"]")
+_DIGITS: Final = 38
+"""Any number of so many digits is one of 128 bits."""
 
 
 def _is_exact(array: pa.Array) -> bool:
@@ -344,6 +426,8 @@ def _as_wanted(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return array
     if pa.types.is_int64(array.type):
         return pc.cast(array, pa.string())
+    if _is_plain(kind):
+        return pc.cast(array, kind)
     if pa.types.is_float32(kind):
         narrow = pc.cast(array, kind, safe=False)
         return narrow if all_true(pc.equal(pc.cast(narrow, pa.float64()), array)) else None
@@ -372,13 +456,16 @@ def _concatenate(pieces: list[Parsed], columns: pa.Schema) -> Parsed:
     rescued: dict[int, str] = {}
     problems: dict[int, list[Problem]] = {}
     misfits: set[int] = set()
+    texts: dict[int, str] = {}
     for piece in pieces:
         start = len(lines)
         rescued |= {start + row: text for row, text in piece.rescued.items()}
         problems |= {start + row: of_row for row, of_row in piece.problems.items()}
         misfits |= {start + row for row in piece.misfits}
+        texts |= {start + row: text for row, text in piece.texts.items()}
         lines.extend(piece.lines)
-    return Parsed(arrays, lines, rescued, problems, frozenset(misfits), [bad for piece in pieces for bad in piece.bad])
+    bad = [bad for piece in pieces for bad in piece.bad]
+    return Parsed(arrays, lines, rescued, problems, frozenset(misfits), bad, texts)
 
 
 # Inference.
@@ -398,8 +485,7 @@ class JsonInference:
         if columns is not None and not self._learns(columns):
             return
         parser = self.parser or JsonParser(Terms(pa.schema([])), self.encoding)
-        whole = [(at, line) for at, line in enumerate(map(parser.utf8, lines)) if line is None or line.strip()]
-        self._see(whole)
+        self._see(parser.numbered(lines))
 
     def _learns(self, columns: list[pa.Array]) -> bool:
         """Whether values that the parser took say more than is known."""
@@ -423,7 +509,7 @@ class JsonInference:
         before = self.kind
         for _, line in lines:
             try:
-                records = _records(line)
+                records = _records(_text(line))
             except (ValueError, RecursionError):
                 continue
             for record in records:
@@ -434,9 +520,10 @@ class JsonInference:
 
 
 def _adds(array: pa.Array, kind: pa.DataType) -> bool:
-    """Whether values that the parser took say more of their type than is known of it: the first of a column, or the
-    first integer that a double may not hold, which matters if fractions follow."""
-    if kind == inference.NOTHING or (pa.types.is_struct(kind) and not kind.num_fields):
+    """Whether values that the parser took may say more of their type than is known of it: the first of a column, what
+    may be text that the parser takes for a decimal, or the first integer that a double may not hold, which matters if
+    fractions follow."""
+    if kind in (inference.NOTHING, inference.HUGE) or (pa.types.is_struct(kind) and not kind.num_fields):
         return bool(array.null_count < len(array))
     if pa.types.is_struct(kind) or pa.types.is_list(kind):
         return any(_adds(part, inner.type) for part, inner in zip(_parts(array), conversion.parts_of(kind)))

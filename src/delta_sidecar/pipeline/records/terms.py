@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from delta_sidecar.pipeline.records.inference import merged
+from delta_sidecar.pipeline.records.names import folded
 
 ELEMENTS: Final = 0
 """In a path: the elements of a list."""
@@ -16,6 +17,8 @@ VALUES: Final = 1
 """In a path: the values of a map."""
 Path: TypeAlias = tuple[str | int, ...]
 _LONGEST_EXAMPLE: Final = 200
+NOT_IN_ENCODING: Final = "it is not in the encoding of the file"
+"""The reason of a record whose bytes are no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Terms:
     """This column is taken as text, whatever it will be in the table: times are parsed later, all in one place."""
 
     def __post_init__(self) -> None:
-        names = [name.casefold() for name in self.columns.names]
+        names = [folded(name) for name in self.columns.names]
         assert len(set(names)) == len(names)
 
 
@@ -101,3 +104,5 @@ class Parsed:
     misfits: frozenset[int] = frozenset()
     """Rows with any value or field that has no place, reported or not."""
     bad: Sequence[BadRecord] = ()
+    texts: dict[int, str] = field(default_factory=dict)
+    """By row: its own text, where its line holds other records, too."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from delta_sidecar import arrays
 from delta_sidecar.errors import InputError
+from delta_sidecar.pipeline.contract import ORIGIN
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.ingest_job import session_of
@@ -22,7 +23,6 @@ from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, spark_session
 from delta_sidecar.pipeline.shipping import ship
 from delta_sidecar.pipeline.sources import (
-    ORIGIN,
     File,
     Source,
     files_of,
