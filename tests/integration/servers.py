@@ -49,9 +49,9 @@ QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m
 """A session of a minute gains nothing from the optimising compiler: without it all takes half the time. One of an hour
 does: see `make ingest-cases`. Without it the room for compiled code is a fifth, which Spark fills: then code is thrown
 away and compiled again and again, unless there is more room."""
-_YOUNG = " -XX:NewRatio=1"
-"""Most of what a query makes is garbage when it ends: with half of the heap for it, less is copied."""
-JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _FORKED + _YOUNG + _archived()
+JVM = os.environ.get("DELTA_SIDECAR_TEST_JVM", QUICK) + _FORKED + _archived()
+DRIVER_JVM = f"{JVM} -XX:NewRatio=1"
+"""Most of what a query makes is garbage when it ends: with half of a driver's heap for it, less is copied."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Compiling code for tables of ten rows takes a quarter of the time."""
@@ -283,7 +283,7 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{JVM} -Duser.timezone=UTC -Djava.io.tmpdir={workdir}",
+        "spark.driver.extraJavaOptions": f"{DRIVER_JVM} -Duser.timezone=UTC -Djava.io.tmpdir={workdir}",
         "spark.local.dir": str(workdir),
         "spark.log.level": "ERROR",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -306,7 +306,7 @@ def spark_settings(workdir: Path, memory: str) -> dict[str, str]:
 
 def quick_arguments() -> list[str]:
     """Arguments of the command for a Spark of its own that is quick to start and with tables of ten rows."""
-    settings = {"spark.driver.extraJavaOptions": JVM} | UNCHECKED_FILES | UNEXPLAINED | INTERPRETED
+    settings = {"spark.driver.extraJavaOptions": DRIVER_JVM} | UNCHECKED_FILES | UNEXPLAINED | INTERPRETED
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
 
 

@@ -15,6 +15,14 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from delta_sidecar import DeltaTable
+from delta_sidecar.testing import LogBuilder
+from delta_sidecar.testing.actions import column
+from delta_sidecar.values.bucket_columns import (
+    GENERATION_EXPRESSION,
+    GRANULARITIES,
+    Granularity,
+    bucket_expression,
+)
 from tests.integration.same import sorted_rows
 
 UTC = dt.UTC
@@ -192,3 +200,15 @@ def test_time_travel_by_file_time(tmp_path: Path, instant: str | dt.datetime) ->
     theirs.load_as_version(instant if isinstance(instant, str) else instant.replace(tzinfo=UTC))
     assert ours.version() == 1
     assert ours.version() == theirs.version() or theirs.version() == 3, "deltalake goes by commitInfo.timestamp"
+
+
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+def test_a_table_of_our_time_buckets_is_refused(tmp_path: Path, granularity: Granularity) -> None:
+    """It knows none of Spark's functions in the bucket's expression; docs/guide/ingesting.md quotes what it says."""
+    generated = {GENERATION_EXPRESSION: bucket_expression("ts", granularity)}
+    columns = [column("ts", "timestamp"), column("bucket", "string", metadata=generated)]
+    LogBuilder(tmp_path).protocol(1, 4).metadata(columns, partition_by=["bucket"]).commit()
+    times = pa.table({"ts": pa.array([dt.datetime(2026, 2, 10)], pa.timestamp("us", "UTC"))})
+    with pytest.raises(deltalake.exceptions.DeltaError, match="Invalid function 'year'"):
+        write_deltalake(tmp_path, times, mode="append")
+    assert deltalake.DeltaTable(tmp_path).version() == 0

@@ -486,14 +486,20 @@ def test_a_delta_source_is_read_at_one_version(table: SparkTable, tmp_path: Path
     source.sql("CREATE TABLE {t} (ts STRING, id INT) USING delta")
     source.sql("INSERT INTO {t} VALUES ('2026-02-10', 1), ('never', 2)")
 
+    steps: list[str] = []
+
     def meanwhile(step: str) -> None:
-        if step.startswith("putting"):
+        steps.append(step)
+        if step == "writing 1 bad rows":
             source.sql("INSERT INTO {t} VALUES ('2026-02-10', 3), ('neither', 4)")
 
     aside = tmp_path / "aside"
     done = ingest(source.root, table.root, "ts", spark=table.spark, bad_rows=aside, on_progress=meanwhile)
+    assert steps == ["counting rows", "writing 1 bad rows", "creating the table", "writing 1 rows into 1 buckets"]
+    assert source.frame().count() == 4
     assert (done.rows, done.bad_rows) == (1, 1)
     assert [row.id for row in table.frame().collect()] == [1]
+    assert ["never" in row.raw for row in table.spark.read.format("delta").load(str(aside)).collect()] == [True]
 
 
 @pytest.mark.parametrize(

@@ -192,6 +192,10 @@ def test_an_index_is_not_made_again_for_commits_without_files(small_files: Spark
     assert first.state == "done"
     small_files.sql("ALTER TABLE {t} SET TBLPROPERTIES ('some' = 'property')")
     assert maintained(small_files, steps=["index"])["index"].state == "nothing to do"
+    small_files.sql(f"ALTER TABLE {{t}} SET TBLPROPERTIES ('{INTERVAL}' = '1')")
+    due = maintained(small_files, steps=["index"], dry_run=True)["index"]
+    assert due.state == "due", "a checkpoint is newer than the index"
+    assert due.facts["version"] == load_snapshot(open_store(small_files.root)).version
     small_files.sql("DELETE FROM {t} WHERE id = 9")
     assert maintained(small_files, steps=["index"])["index"].state == "done"
 
