@@ -253,10 +253,10 @@ def hold(source: StructType, contract: Contract, where: str) -> Contract:
     """The contract for a typed source: with its new fields where they may be added, an error where it does not fit."""
     difference = differences(source, contract.schema)
     if difference.wrong and not contract.rescue:
-        raise InputError(
-            f"{where}: columns do not fit: {_abridge(map(str, difference.wrong))}; cast them, ingest into a new table, "
-            "or pass --rescue (rescue=True) to keep what does not fit in _rescued"
-        )
+        way = "cast them, ingest into a new table, or pass --rescue (rescue=True) to keep what does not fit in _rescued"
+        if where == SCHEMA:
+            way = "give the table's types, or ingest into a new table"
+        raise InputError(f"{where}: columns do not fit: {_abridge(map(str, difference.wrong))}; {way}")
     if not difference.new or (contract.rescue and not contract.merge):
         return contract
     if not contract.merge:
@@ -348,11 +348,11 @@ def unify(schemas: Iterable[tuple[str, StructType]]) -> StructType:
 
 
 def _lacking(where: str, names: Iterable[str]) -> InputError:
-    lacking = "table" if where == SCHEMA else "contract"
-    return InputError(
-        f"{where} has columns that the {lacking} lacks: {_abridge(names)}; pass --merge-schema (merge_schema=True) "
-        "to add them, or --rescue (rescue=True) to keep them in _rescued"
-    )
+    way = "pass --merge-schema (merge_schema=True) to add them"
+    if where == SCHEMA:
+        return InputError(f"{where} has columns that the table lacks: {_abridge(names)}; {way}, or leave them out")
+    way += ", or --rescue (rescue=True) to keep them in _rescued"
+    return InputError(f"{where} has columns that the contract lacks: {_abridge(names)}; {way}")
 
 
 def _abridge(items: Iterable[str]) -> str:

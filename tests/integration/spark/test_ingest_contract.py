@@ -362,7 +362,7 @@ def test_a_schema_for_a_table_that_exists(table: SparkTable, landing: Path) -> N
     land(landing, {"a.json": lines({"ts": TIME, "id": 2**40, "more": 7})})
     with pytest.raises(InputError, match="the schema has columns that the table lacks: more; pass --merge-schema"):
         run(table, landing, schema="ts TIMESTAMP, id BIGINT, more INT")
-    with pytest.raises(InputError, match="the schema: columns do not fit: id is string, but in the contract bigint"):
+    with pytest.raises(InputError, match=r"the schema: columns do not fit: id is string, .*; give the table's types"):
         run(table, landing, schema="ts TIMESTAMP, id STRING")
     run(table, landing, schema="ts TIMESTAMP, id INT, more INT", merge_schema=True)
     assert found(table, "id", "more") == [(1, None), (2**40, 7)]
