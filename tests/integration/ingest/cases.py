@@ -41,7 +41,7 @@ from tests.integration.ingest.types import (
 KEY = "k"
 FORMATS = ("json", "csv", "parquet", "delta")
 NAMES = ["a", "b", "Value", "größe", "a.b", "select", "x-y", "日本", "camelCase", "n_1", "date", "_under"]
-NEW_NAMES = ["extra", "Neu", "w.x", "more_2", "été"]
+NEW_NAMES = ["extra", "Neu", "w.x", "more_2", "été", "straße", "strasse"]
 FIELDS = ["p", "q", "Inner", "r.s", "ü"]
 TEXTS = [
     "plain", "naïve café", "日本語", "007", "5", "true", "null", "NaN", 'say "hi"', "it's", "a,b;c|d\te",
@@ -399,11 +399,17 @@ def _bad_time(plan: Plan) -> Any:
 
 
 def _digits(drawn: random.Random, kind: Dec) -> str:
-    whole = drawn.choice(
-        ["0", "1", "9" * (kind.precision - kind.scale) or "0", "12"[: max(1, kind.precision - kind.scale)]]
-    )
-    part = drawn.choice(["", "." + "9" * kind.scale, ".5", ".25"[: kind.scale + 1]]) if kind.scale else ""
+    room = kind.precision - kind.scale
+    whole = drawn.choice(["0", "1", "9" * room or "0", "12"[: max(1, room)], _some_digits(drawn, room) or "0"])
+    parts = ["", "." + "9" * kind.scale, ".5", ".25"[: kind.scale + 1], "." + _some_digits(drawn, kind.scale)]
+    part = drawn.choice(parts) if kind.scale else ""
     return (drawn.choice(["", "-"]) if whole + part != "0" else "") + whole + part
+
+
+def _some_digits(drawn: random.Random, most: int) -> str:
+    """Up to so many digits, of which the first is not zero."""
+    count = drawn.randint(min(1, most), most)
+    return str(drawn.randrange(10 ** (count - 1), 10**count)) if count else ""
 
 
 def _whole(drawn: random.Random, bits: int) -> int:
@@ -676,7 +682,7 @@ def _record(
             continue
         kind = column.kind
         if column.mixed:
-            kind = drawn.choice([BIGINT, BOOLEAN, STRING, DOUBLE])
+            kind = drawn.choice([BIGINT, BOOLEAN, STRING, DOUBLE, Dec(38, 0)])
         fits = column.name in new or sound or drawn.random() >= noise.misfit
         value = _value(plan, kind) if fits else _misfit(plan, kind)
         if not sound and drawn.random() < noise.nested and not isinstance(column.kind, Map):
@@ -791,6 +797,8 @@ def _csv_file(plan: Plan, columns: Sequence[Column], spelling: dict[str, str], r
     lines: list[bytes] = []
     if plan.read.get("header") != "false":
         lines.append(_csv_line(plan, names))
+    if "comment" in plan.read and drawn.random() < 0.4:
+        lines.insert(drawn.randint(0, len(lines)), b"# a comment, before, the first, record")
     for record in records:
         if record is None:
             lines.append(_bad_csv(plan, len(names)))
@@ -886,7 +894,8 @@ def _typed_value(plan: Plan, kind: Type) -> Any:
             extra = [5, 16777217, 2**53 + 1] if name == "bigint" else [5, 16777217] if name == "int" else [5]
             return drawn.choice([_whole(drawn, WHOLE[name]), *extra])
         case Atom("double"):
-            return drawn.choice([1.5, 0.1, -2.5, math.nan, math.inf, -math.inf, 5e-324, 0.30000000000000004, -0.25])
+            ordinary = [1.5, 0.1, -2.5, 5e-324, 0.30000000000000004, -0.25]
+            return drawn.choice([*ordinary, math.nan, math.inf, -math.inf, 2.0**63, -(2.0**63), 2.0**53 + 2, 1e23])
         case Atom("float"):
             return drawn.choice([1.5, 0.25, -3.5, math.nan, math.inf, 16777216.5 - 0.5])
         case Dec():
