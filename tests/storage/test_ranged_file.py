@@ -229,6 +229,19 @@ def test_parquet_by_ranges() -> None:
     assert store.bytes_read == footer + sum(r.length for r in ranges)
 
 
+def test_what_is_read_out_of_order_is_fetched_once() -> None:
+    """Threads that share a read may come to the second of two blocks first."""
+    data = bytes(range(256)) * (4 * K)
+    store = stored(data=data)
+    with opened(store, len(data), block_size=256 * K, budget=2 * M) as file:
+        file.prepare([ByteRange(0, len(data))])
+        pieces = [(0, 100 * K), (256 * K, 50 * K), (100 * K, 156 * K), (512 * K, 256 * K), (306 * K, 206 * K)]
+        pieces.append((768 * K, 256 * K))
+        for start, length in pieces:
+            assert bytes(file.read_at(start, length)) == data[start : start + length]
+    assert store.bytes_read == len(data)
+
+
 def test_seek_and_read_of_one_file_from_several_threads_lose_nothing() -> None:
     file = opened(stored())
     seen: list[int] = []

@@ -241,7 +241,9 @@ class RangedFile(ReadOnlyFile):
             self._leave(before, block, held)
         if self._plan.planned or followed:
             for ahead in self._plan.read_ahead(block):
-                self._prefetch(ahead)
+                # A planned block that was read, before this one or with it, is not read again.
+                if not (self._plan.planned and ahead in self._touched):
+                    self._prefetch(ahead)
 
     def _remember(self, block: Block) -> None:
         self._touched[block] = None
@@ -250,9 +252,10 @@ class RangedFile(ReadOnlyFile):
             self._touched.popitem(last=False)
 
     def _leave(self, before: Block | None, block: Block, held: _Held) -> None:
-        """Drop the block before this one, and this one if it was read in full: a planned range is read once."""
-        if before is not None:
-            self._drop(before)
+        """Drop this block if it was read in full, for a planned range is read once, and the last but one. A read of
+        two blocks may come to the second one first: what it wants of the other is still here then."""
+        if before is not None and (last_but_one := self._plan.block_before(before)) is not None:
+            self._drop(last_but_one)
         if held.served >= block.length:
             del self._held[block]
 
