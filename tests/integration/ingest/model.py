@@ -876,7 +876,10 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
             bad.append(Bad(record.file, record.line, record.raw, holds, shared, options.source_format != "delta"))
         else:
             timed.append((record, time))
-    if bad and not options.bad_rows:
+    if bad and not options.bad_rows and options.source_format == "delta":
+        # Rows of a table are not known by their files.
+        reasons.append((options.time_column.split(".")[-1], "is not a time"))
+    elif bad and not options.bad_rows:
         reasons += [
             (each.file.split("/")[-1], *((f"line {each.line}",) if each.line is not None else ())) for each in bad
         ]
