@@ -387,8 +387,7 @@ def _holds_decimals(kind: pa.DataType) -> bool:
 
 
 def _is_fine(data: bytes) -> bool:
-    """Whether JSON may hold a number with so many digits behind the point that the parser divides by what is not in
-    its table of powers of ten."""
+    """Whether JSON may hold a number with more digits after the point than the parser has powers of ten for."""
     return _MANY_DIGITS.search(data) is not None or (
         (b"e-" in data or b"E-" in data) and _SMALL_EXPONENT.search(data) is not None
     )
@@ -397,7 +396,7 @@ def _is_fine(data: bytes) -> bool:
 _MANY_DIGITS: Final = re.compile(rb"\.[0-9]{28}")
 _SMALL_EXPONENT: Final = re.compile(rb"[\s:,\[\"][-+]?[0-9.]+[eE]-[0-9]{2,}[\s,\]}\"]")
 _DIGITS: Final = 38
-"""Any number of so many digits is one of 128 bits."""
+"""Decimal digits that always fit 128 bits."""
 
 
 def _is_exact(array: pa.Array) -> bool:
