@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import io
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -31,7 +30,7 @@ from delta_sidecar.pipeline.records.conversion import (
     holds_half_pair,
 )
 from delta_sidecar.pipeline.records.json_records import FITS, Fit
-from delta_sidecar.pipeline.records.names import folded
+from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.pipeline.records.terms import NOT_IN_ENCODING, BadRecord, Parsed, Problem, Report, Terms
 
 Record: TypeAlias = list[str | None]
@@ -145,8 +144,7 @@ def header_of(text: str, dialect: Dialect, origin: str) -> tuple[list[str], int]
 
 def checked_names(names: list[str], origin: str) -> list[str]:
     """The names, each of them once."""
-    counts = Counter(folded(name) for name in names)
-    if twice := next((name for name in names if counts[folded(name)] > 1), None):
+    if twice := named_twice(names):
         raise InputError(f"{origin}: it names the column {twice!r} twice; give the columns names of their own")
     return names
 
