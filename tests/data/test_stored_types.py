@@ -199,6 +199,15 @@ def test_names_differ_by_case_only(tmp_path: Path) -> None:
     assert listing.table().to_pydict() == {"Id": [3], "NAME": ["n"]}
 
 
+def test_names_that_only_a_fold_of_unicode_takes_for_one_are_two(tmp_path: Path) -> None:
+    """To Spark, too: it compares names in lower case, and keeps columns of both names."""
+    schema = struct(column("strasse", "string"), column("GRÜN", "long"))
+    listing = made_table(tmp_path, schema, [pa.table({"straße": ["another column"], "grün": [1]})])
+    assert listing.table().to_pydict() == {"strasse": [None], "GRÜN": [1]}
+    assert schema.find("straße") is None
+    assert schema.find("Strasse") is schema.fields[0]
+
+
 def test_dotted_names_are_not_nested_ones(tmp_path: Path) -> None:
     schema = struct(column("a", struct(column("b", "long"))), column("a.b", "long"))
     listing = made_table(tmp_path, schema, [pa.table({"a.b": [1], "a": [{"b": 2}]})])

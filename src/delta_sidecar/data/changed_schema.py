@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from delta_sidecar.errors import SchemaChangedError
 from delta_sidecar.log.change_range import ChangeRange, TableState
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.type_changes import is_widening
 from delta_sidecar.values.types import ArrayType, DataType, MapType, PrimitiveType, StructField, StructType
 
@@ -90,5 +91,5 @@ def _same(field: StructField, others: Sequence[StructField]) -> StructField | No
     exact = next((other for other in others if other.physical_name == field.physical_name), None)
     if exact is not None:
         return exact
-    folded = field.physical_name.casefold()
-    return next((other for other in others if other.physical_name.casefold() == folded), None)
+    wanted = folded(field.physical_name)
+    return next((other for other in others if folded(other.physical_name) == wanted), None)

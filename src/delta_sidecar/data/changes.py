@@ -33,6 +33,7 @@ from delta_sidecar.errors import CorruptDataError, CorruptLogError, MissingDataE
 from delta_sidecar.log.change_range import ChangeRange, TableState
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.settings import Settings
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import StructField, StructType
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def change_schema(state: TableState, kind: StructField = GIVEN_TYPE) -> StructTy
     if not schema.fields:
         raise CorruptLogError(f"version {state.version} has no schema, so its changes cannot be read")
     for name in schema.names:
-        if name.casefold() in _NAMES:
+        if folded(name) in _NAMES:
             raise UnsupportedTableError(
                 f"column {name!r} has the name of a column of the change feed; rename it, or use another reader"
             )

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import StructField
 
 FieldMatch: TypeAlias = Callable[[Sequence[pa.Field], StructField], int | None]
@@ -32,8 +33,8 @@ def _by_name(stored: Sequence[pa.Field], wanted: StructField) -> int | None:
     exact = next((i for i, f in enumerate(stored) if f.name == name), None)
     if exact is not None:
         return exact
-    folded = name.casefold()
-    similar = [i for i, f in enumerate(stored) if f.name.casefold() == folded]
+    without_case = folded(name)
+    similar = [i for i, f in enumerate(stored) if folded(f.name) == without_case]
     return similar[0] if len(similar) == 1 else None
 
 

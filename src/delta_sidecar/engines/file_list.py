@@ -25,6 +25,7 @@ from delta_sidecar.errors import UnsupportedTypeError
 from delta_sidecar.predicates.evaluation import matching
 from delta_sidecar.predicates.expression import Expression
 from delta_sidecar.storage.uri import Location, resolve_log_path
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.partition_values import partition_array
 from delta_sidecar.values.types import (
     ArrayType,
@@ -179,7 +180,7 @@ def with_groups(files: FileList, request: RowRequest) -> FileList:
 
 def _taken(fields: Iterable[StructField]) -> str | None:
     for field in fields:
-        if field.name.casefold() in _TAKEN:
+        if folded(field.name) in _TAKEN:
             return f"column {field.name!r} has a name that scans use themselves"
     return None
 
@@ -244,7 +245,7 @@ class _Unlike(Exception):
 
 def _layout(schema: FooterSchema, wanted: Sequence[StructField], request: RowRequest) -> tuple[FileColumn, ...]:
     fields = list(schema.arrow)
-    for name in _TAKEN.intersection(field.name.casefold() for field in fields):
+    for name in _TAKEN.intersection(folded(field.name) for field in fields):
         raise _Unlike(f"files have a column {name!r}, a name that scanners use themselves")
     leaves = leaf_ranges(fields)
     columns = []
@@ -255,7 +256,7 @@ def _layout(schema: FooterSchema, wanted: Sequence[StructField], request: RowReq
             columns.append(FileColumn(field, None, None, None, None))
             continue
         stored = fields[place]
-        if [f.name.casefold() for f in fields].count(stored.name.casefold()) > 1:
+        if [folded(f.name) for f in fields].count(folded(stored.name)) > 1:
             raise _Unlike(f"column {field.name!r} is stored beside one whose name differs by case alone")
         types = [schema.leaves[leaf] for leaf in leaves[place]]
         stored_type = _stored_type(field, stored.type, types, request)

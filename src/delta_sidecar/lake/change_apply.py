@@ -47,6 +47,7 @@ from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import canonical_uri
 from delta_sidecar.values.bucket_columns import literal, quoted
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import ArrayType, DataType, MapType, PrimitiveType, StructType
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ class Way:
             raise OptionError("strategy upsert needs a key: the columns that identify a row")
         if self.strategy is not MergeStrategy.UPSERT and self.key:
             raise OptionError(f"strategy {self.strategy.value} takes no key: it does not compare rows")
-        if len({name.casefold() for name in self.key}) != len(self.key):
+        if len({folded(name) for name in self.key}) != len(self.key):
             raise OptionError(f"the key names a column twice: {', '.join(self.key)}")
 
     def check_key(self, schema: StructType) -> None:
@@ -383,9 +384,9 @@ class _Application:
 
     def _check_columns(self) -> None:
         needed = {MergeStrategy.UPSERT: (TYPE, VERSION, *self.way.key), MergeStrategy.APPEND: (TYPE,)}
-        given = {name.casefold() for name in self.changes.frame.columns}
+        given = {folded(name) for name in self.changes.frame.columns}
         for name in needed.get(self.way.strategy, ()):
-            if name.casefold() not in given:
+            if folded(name) not in given:
                 raise UnknownColumnError(
                     f"the changes were read without column {name!r}, which is needed to apply them; read it as well"
                 )
@@ -532,7 +533,7 @@ class _Names:
 
     @staticmethod
     def beside(columns: Sequence[str]) -> _Names:
-        prefix, taken = "_sidecar_", {name.casefold() for name in columns}
+        prefix, taken = "_sidecar_", {folded(name) for name in columns}
         while any(name.startswith(prefix) for name in taken):
             prefix += "_"
         return _Names(*(f"{prefix}{name}" for name in ("put", "next", "number", "was_put")))

@@ -53,6 +53,7 @@ from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.values.bucket_columns import quoted
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import ArrayType, DataType, MapType, StructType
 
 if TYPE_CHECKING:
@@ -477,11 +478,11 @@ def _columns_at_end(changes: DataFrame, schema: StructType) -> list[str]:
     """SQL: the columns of a schema, without fields of structs that came later; types are left as Spark gives them."""
     from pyspark.sql.types import StructType as SparkStruct
 
-    given = {column.name.casefold(): column.dataType for column in changes.schema.fields}
+    given = {folded(column.name): column.dataType for column in changes.schema.fields}
     columns = []
     for column in SparkStruct.fromJson(msgspec.json.decode(schema.to_json())).fields:
         name = quoted(column.name)
-        newest = given.get(column.name.casefold())
+        newest = given.get(folded(column.name))
         is_nested = newest is not None and newest.typeName() in ("struct", "array", "map")
         columns.append(f"{value(name, newest, column.dataType)} AS {name}" if is_nested else name)
     return columns

@@ -17,6 +17,7 @@ import msgspec
 
 from delta_sidecar.errors import OptionError, did_you_mean
 from delta_sidecar.pipeline.conflicts import RetryPolicy
+from delta_sidecar.values.column_names import folded, named_twice
 
 StatsPolicy: TypeAlias = Literal["off", "explicit", "auto"]
 Drivers: TypeAlias = Literal["one", "many"]
@@ -64,14 +65,13 @@ def _check_choice(field: str, value: object) -> None:
 def _check_names(field: str, names: Sequence[str]) -> None:
     if isinstance(names, str) or not all(names):
         raise OptionError(f"{field} takes a list of names, none of them empty")
-    folded = [name.casefold() for name in names]
-    if twice := [name for name in names if folded.count(name.casefold()) > 1]:
-        raise OptionError(f"{field} names {twice[0]} twice")
+    if twice := named_twice(names):
+        raise OptionError(f"{field} names {twice} twice")
 
 
 def _check_apart(field: str, names: Sequence[str], partitions: Sequence[str], why: str) -> None:
-    known = {name.casefold() for name in partitions}
-    if both := [name for name in names if name.casefold() in known]:
+    known = {folded(name) for name in partitions}
+    if both := [name for name in names if folded(name) in known]:
         raise OptionError(f"{field} names {both[0]}, a column of partition_by: {why}")
 
 
@@ -158,8 +158,8 @@ class DeltaWritePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
             raise OptionError(
                 f"{len(self.stats_columns)} stats_columns are more than stats_max_columns = {self.stats_max_columns}"
             )
-        known = {name.casefold() for name in self.stats_columns}
-        without = [name for name in self.zorder_by if name.casefold() not in known]
+        known = {folded(name) for name in self.stats_columns}
+        without = [name for name in self.zorder_by if folded(name) not in known]
         if self.stats_policy == "off" and self.zorder_by:
             raise OptionError(
                 'zorder_by needs statistics, so stats_policy cannot be "off": Delta refuses to order without them'

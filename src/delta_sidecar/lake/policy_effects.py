@@ -16,6 +16,7 @@ from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.pipeline.bucketed_table import NEEDS_MAPPING
 from delta_sidecar.storage.uri import parse_location
 from delta_sidecar.values.bucket_columns import quoted
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType, StructField, StructType
 
 Mode: TypeAlias = Literal["append", "overwrite"]
@@ -156,21 +157,21 @@ def _stats_name(name: str) -> str:
 def _auto_columns(policy: LakePolicy, schema: StructType) -> list[str] | None:
     """Ordered columns first, then times, then the others; None where that is what Delta does unasked."""
     write = policy.write
-    partitions = {name.casefold() for name in write.partition_by}
-    leaves = [leaf for leaf in _leaves(schema) if leaf[0][0].casefold() not in partitions]
+    partitions = {folded(name) for name in write.partition_by}
+    leaves = [leaf for leaf in _leaves(schema) if folded(leaf[0][0]) not in partitions]
     if len(leaves) <= min(_OWN_STATS, write.stats_max_columns):
         return None
-    ordered = {name.casefold(): number for number, name in enumerate(write.zorder_by)}
+    ordered = {folded(name): number for number, name in enumerate(write.zorder_by)}
 
     def rank(leaf: tuple[tuple[str, ...], DataType]) -> tuple[int, int]:
         path, kind = leaf
-        number = ordered.get(".".join(path).casefold())
+        number = ordered.get(folded(".".join(path)))
         if number is not None:
             return 0, number
         return (1, 0) if str(kind) in ("timestamp", "timestamp_ntz", "date") else (2, 0)
 
     chosen = sorted((leaf for leaf in leaves if _has_stats(leaf[1])), key=rank)[: write.stats_max_columns]
-    if without := ordered.keys() - {".".join(path).casefold() for path, _ in chosen}:
+    if without := ordered.keys() - {folded(".".join(path)) for path, _ in chosen}:
         raise InputError(f"zorder_by names {min(without)}, which has no statistics; Delta refuses to order by it")
     return [".".join(part if _SIMPLE.fullmatch(part) else quoted(part) for part in path) for path, _ in chosen]
 
@@ -282,7 +283,7 @@ def check_table(policy: LakePolicy, snapshot: Snapshot, replaces_schema: bool = 
     """
     where, there = snapshot.store.root_uri, snapshot.partition_columns
     wanted = policy.write.partition_by
-    if wanted and not replaces_schema and [*map(str.casefold, wanted)] != [*map(str.casefold, there)]:
+    if wanted and not replaces_schema and [*map(folded, wanted)] != [*map(folded, there)]:
         raise InputError(
             f"{where} is partitioned by {', '.join(there) or 'nothing'}, the policy by {', '.join(wanted)}; "
             'only an overwrite with schema_mode = "overwrite" changes that'
@@ -305,15 +306,15 @@ def check_order(policy: LakePolicy, snapshot: Snapshot) -> None:
     where = snapshot.store.root_uri
     if names and "clustering" in (snapshot.protocol.writerFeatures or ()):
         raise InputError(f"{where} is clustered: Delta orders it by its clustering columns; leave out zorder_by")
-    partitions = {name.casefold() for name in snapshot.partition_columns}
+    partitions = {folded(name) for name in snapshot.partition_columns}
     known = _collected(snapshot) if names else set()
     for name in names:
         kind = _column(snapshot.schema, "zorder_by", name).type
-        if name.casefold() in partitions:
+        if folded(name) in partitions:
             raise InputError(f"zorder_by names {name}, a partition column of {where}; Delta cannot order by it")
         if not _is_simple(kind):
             raise InputError(f"zorder_by names {name} of type {kind}; Delta cannot order by it")
-        if name.casefold() not in known:
+        if folded(name) not in known:
             raise InputError(
                 f"zorder_by names {name}, but {where} has no statistics of it; Delta refuses to order by it"
             )
@@ -322,15 +323,13 @@ def check_order(policy: LakePolicy, snapshot: Snapshot) -> None:
 def _collected(snapshot: Snapshot) -> set[str]:
     """The columns that Delta keeps statistics of: those that are listed, or the first ones."""
     properties = snapshot.metadata.properties
-    partitions = {name.casefold() for name in snapshot.partition_columns}
-    leaves = [".".join(path) for path, _ in _leaves(snapshot.schema) if path[0].casefold() not in partitions]
+    partitions = {folded(name) for name in snapshot.partition_columns}
+    leaves = [".".join(path) for path, _ in _leaves(snapshot.schema) if folded(path[0]) not in partitions]
     if (listed := properties.get(STATS_COLUMNS)) is not None:
-        parts = [name.strip().replace("`", "").casefold() for name in listed.split(",")]
-        return {leaf.casefold() for leaf in leaves if leaf.casefold().startswith(tuple(f"{p}." for p in parts))} | {
-            *parts
-        }
+        parts = [folded(name.strip().replace("`", "")) for name in listed.split(",")]
+        return {folded(leaf) for leaf in leaves if folded(leaf).startswith(tuple(f"{p}." for p in parts))} | {*parts}
     count = int(properties.get(STATS_COUNT, _OWN_STATS))
-    return {leaf.casefold() for leaf in (leaves if count < 0 else leaves[:count])}
+    return {folded(leaf) for leaf in (leaves if count < 0 else leaves[:count])}
 
 
 def missing_properties(policy: LakePolicy, snapshot: Snapshot) -> dict[str, str]:

@@ -17,7 +17,6 @@ from delta_sidecar.errors import InputError, OptionError, TableNotFoundError
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pipeline.contract import ddl
 from delta_sidecar.pipeline.failures import spark_failures
-from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
@@ -30,6 +29,7 @@ from delta_sidecar.values.bucket_columns import (
     literal,
     quoted,
 )
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import StructField
 
 if TYPE_CHECKING:

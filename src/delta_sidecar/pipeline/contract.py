@@ -15,9 +15,9 @@ import pyarrow as pa
 from delta_sidecar.errors import InputError, UnsupportedTypeError
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled
-from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.pipeline.records.terms import ELEMENTS, VALUES, Path, Problem
 from delta_sidecar.values.bucket_columns import quoted
+from delta_sidecar.values.column_names import folded, named_twice
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructField, StructType

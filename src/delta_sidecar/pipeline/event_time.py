@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delta_sidecar.errors import InputError, OptionError, UnknownColumnError
-from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.values.bucket_columns import Granularity, TimeType, day_expression, literal, quoted
+from delta_sidecar.values.column_names import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

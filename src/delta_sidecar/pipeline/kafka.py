@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from delta_sidecar.errors import InputError, OptionError
 from delta_sidecar.pipeline.avro import AvroSchema, avro_schema
+from delta_sidecar.values.column_names import folded
 
 ValueFormat: TypeAlias = Literal["json", "csv", "text", "avro"]
 VALUE_FORMATS: tuple[ValueFormat, ...] = get_args(ValueFormat)
@@ -396,20 +397,20 @@ def _columns(given: Sequence[str]) -> dict[str, str]:
         if what not in MESSAGE_COLUMNS:
             raise OptionError(f"--kafka-columns {what!r} is not one of {', '.join(MESSAGE_COLUMNS)}")
         name = name or f"_kafka_{what}"
-        if name.lower() in _TAKEN or name.startswith("__"):
+        if folded(name) in _TAKEN or name.startswith("__"):
             raise OptionError(f"--kafka-columns {text!r}: {name} is a name that ingest reserves; give another")
         if not _NAME.fullmatch(name):
             raise OptionError(f"--kafka-columns {text!r}: {name!r} is not a column name")
-        if what in columns or name.lower() in {other.lower() for other in columns.values()}:
+        if what in columns or folded(name) in map(folded, columns.values()):
             raise OptionError(f"--kafka-columns names {text!r} twice")
         columns[what] = name
     return columns
 
 
 def _check_clashes(columns: Mapping[str, str], schema: AvroSchema | None) -> None:
-    taken = {item.name.lower() for item in schema.struct} if schema else set()
+    taken = {folded(item.name) for item in schema.struct} if schema else set()
     for what, name in columns.items():
-        if name.lower() in taken:
+        if folded(name) in taken:
             raise OptionError(f"the value also has a column {name}; rename the other: --kafka-columns {what}=NAME")
 
 

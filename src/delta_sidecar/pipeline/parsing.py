@@ -44,10 +44,10 @@ from delta_sidecar.pipeline.records.csv_records import (
 )
 from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
-from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Terms
 from delta_sidecar.pipeline.shipping import ship
 from delta_sidecar.pipeline.sources import Lines
+from delta_sidecar.values.column_names import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from delta_sidecar.pipeline.contract import ddl, widens
-from delta_sidecar.pipeline.records.names import folded
 from delta_sidecar.values.bucket_columns import literal, quoted
+from delta_sidecar.values.column_names import folded
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

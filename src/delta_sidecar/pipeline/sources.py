@@ -34,10 +34,10 @@ from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.records.conversion import Misfit, parts_of, scalar_of_text
 from delta_sidecar.pipeline.records.csv_records import Dialect, header_line
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled, type_of_text
-from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.storage import open_location, parse_location
 from delta_sidecar.storage.store import Store
 from delta_sidecar.values.bucket_columns import TIME_TYPES, literal, quoted
+from delta_sidecar.values.column_names import folded, named_twice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -23,6 +23,7 @@ from delta_sidecar.pruning.file_bounds import FileBounds, is_prunable, num_recor
 from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.scan.file_stats import presented, struct_leaves
 from delta_sidecar.settings import Settings
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.comparison import integers
 from delta_sidecar.values.partition_values import partition_array
 from delta_sidecar.values.stats_json import LeafDecoder, Path
@@ -143,7 +144,7 @@ def _paths(text: str) -> list[Path]:
 
 
 def _folded(path: Sequence[str]) -> Path:
-    return tuple(part.casefold() for part in path)
+    return tuple(folded(part) for part in path)
 
 
 def _has_bounds(leaf: Column) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from delta_sidecar.errors import CorruptLogError, UnknownColumnError, UnsupportedTypeError, did_you_mean
+from delta_sidecar.values.column_names import folded
 
 
 class _DataType:
@@ -145,8 +146,8 @@ class StructType(_DataType):
         for f in self.fields:
             if f.name == name:
                 return f
-        folded = name.casefold()
-        return next((f for f in self.fields if f.name.casefold() == folded), None)
+        without_case = folded(name)
+        return next((f for f in self.fields if folded(f.name) == without_case), None)
 
     def resolve(self, parts: Sequence[str]) -> tuple[StructField, ...]:
         """The fields from the top down to the one `parts` names; `UnknownColumnError` if there is none."""

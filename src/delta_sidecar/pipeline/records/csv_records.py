@@ -30,8 +30,8 @@ from delta_sidecar.pipeline.records.conversion import (
     holds_half_pair,
 )
 from delta_sidecar.pipeline.records.json_records import FITS, Fit
-from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.pipeline.records.terms import NOT_IN_ENCODING, BadRecord, Parsed, Problem, Report, Terms
+from delta_sidecar.values.column_names import folded, named_twice
 
 Record: TypeAlias = list[str | None]
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from delta_sidecar.pipeline.records import conversion
 from delta_sidecar.pipeline.records.conversion import EXACT_IN_DOUBLE, Misfit, Number, Object
-from delta_sidecar.pipeline.records.names import folded
+from delta_sidecar.values.column_names import folded
 
 NOTHING: Final = pa.null()
 SMALL: Final = pa.int64()

@@ -32,7 +32,6 @@ from delta_sidecar.pipeline.records.conversion import (
     holds_half_pair,
     texts_in_list,
 )
-from delta_sidecar.pipeline.records.names import folded, named_twice
 from delta_sidecar.pipeline.records.terms import (
     ELEMENTS,
     NOT_IN_ENCODING,
@@ -44,6 +43,7 @@ from delta_sidecar.pipeline.records.terms import (
     Report,
     Terms,
 )
+from delta_sidecar.values.column_names import folded, named_twice
 
 FEW: Final = 64
 """Up to this many lines are parsed one by one rather than halved again."""

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from delta_sidecar.pipeline.records.inference import merged
-from delta_sidecar.pipeline.records.names import folded
+from delta_sidecar.values.column_names import folded
 
 ELEMENTS: Final = 0
 """In a path: the elements of a list."""

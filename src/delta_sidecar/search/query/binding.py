@@ -43,6 +43,7 @@ from delta_sidecar.search.query.where import check_type, escaped, rows_where
 from delta_sidecar.search.splits.analyzers import Analyzer, analyzer
 from delta_sidecar.search.splits.fields import KEYWORD, STORED, TEXT, SplitField, SplitFields
 from delta_sidecar.values.calendar import month_length
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import PrimitiveType, StructType
 
 MOST_PATTERNS: Final = 500
@@ -94,8 +95,8 @@ class QueryFields:
         if field is not None and field.kind != STORED:
             self.check(field)
             return field
-        known = {part: part for part in self.partitions} | {part.casefold(): part for part in self.partitions}
-        part = known.get(name, known.get(name.casefold()))
+        known = {part: part for part in self.partitions} | {folded(part): part for part in self.partitions}
+        part = known.get(name, known.get(folded(name)))
         return None if part is None else self.binder.column(Name((part,)))
 
 

@@ -26,6 +26,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.search.splits.analyzers import analyzer
 from delta_sidecar.values.arrow_types import table_schema
+from delta_sidecar.values.column_names import folded
 from delta_sidecar.values.types import DataType, PrimitiveType, StructType, parse_type
 
 FORMAT: Final = "delta-sidecar"
@@ -154,7 +155,7 @@ class SplitFields:
         exact = self._by_name.get(name)
         if exact is not None:
             return exact
-        return next((field for field in self.fields if field.name.casefold() == name.casefold()), None)
+        return next((field for field in self.fields if folded(field.name) == folded(name)), None)
 
     @cached_property
     def _by_name(self) -> dict[str, SplitField]:
@@ -335,7 +336,7 @@ def _check_names(names: Iterable[str], companion: bool) -> None:
     """Refuse the names that columns of an answer have beside those of the rows. The rows of a companion's answer are
     those of its table."""
     for name in names:
-        if not companion and name.casefold() in ANSWER_COLUMNS:
+        if not companion and folded(name) in ANSWER_COLUMNS:
             raise OptionError(f"a column {name} cannot be in a search table: answers have one of that name; rename it")
 
 
