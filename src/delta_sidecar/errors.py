@@ -204,14 +204,14 @@ class ServerBusyError(ServerError):
 
 
 class ConflictError(DeltaSidecarError):
-    """Other writers committed first, at every attempt; nothing was written."""
+    """Other writers committed first, at every attempt; nothing was committed."""
 
     conflicts: tuple[str, ...] = ()
     """What each attempt met, in order."""
 
 
 class TableChangedError(ConflictError):
-    """Another writer changed the schema or the partitioning during a write; nothing was written."""
+    """Another writer changed the schema or the partitioning during a write; nothing was committed."""
 
 
 class SparkError(DeltaSidecarError):

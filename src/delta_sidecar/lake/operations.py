@@ -121,10 +121,10 @@ def write(
     Raises:
         OptionError: The policy forbids it, or Delta would ignore a part of it.
         InputError: The table does not match the policy, or the rows do not fit.
-        TableChangedError: Another writer changed the schema during the write; nothing was written.
-        ConflictError: Other writers committed first, at every attempt; nothing was written.
+        TableChangedError: Another writer changed the schema during the write; nothing was committed.
+        ConflictError: Other writers committed first, at every attempt; nothing was committed.
         UncertainCommitError: It failed, and may have been committed; it is not retried.
-        SparkError: A Spark job failed; nothing was written.
+        SparkError: A Spark job failed; nothing was committed.
 
     Example:
         >>> from delta_sidecar.lake import write

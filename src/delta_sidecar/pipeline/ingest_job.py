@@ -207,7 +207,8 @@ def ingest(
     Raises:
         InputError: The batch does not fit the contract; the message names the column or the record.
         OptionError: An argument is wrong.
-        ConflictError: Other writers committed first, at every attempt; nothing was written.
+        ConflictError: Other writers committed first, at every attempt; nothing was committed. Bad rows stay put
+            aside; with `batch_id` a repeat does not add them again.
         SparkError: Spark is missing, or a Spark job failed.
 
     Example:
