@@ -51,6 +51,7 @@ from delta_sidecar.pipeline.file_layout import SAMPLE_ROWS, count_buckets
 from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.pipeline.sources import File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
 from delta_sidecar.pipeline.survey import Survey, survey
+from delta_sidecar.texts import counted
 from delta_sidecar.values.bucket_columns import Granularity, TimeType, literal, quoted
 from delta_sidecar.values.column_names import folded
 
@@ -262,11 +263,24 @@ def _inferred(lines: Lines, demands: Demands, names: list[str] | None) -> Struct
     demands.say("inferring the schema")
     with spark_failures(f"{lines.label} cannot be read as {lines.source.format}"):
         schema = without(parsing.inferred(lines, names), demands.bucket_column)
-    if not schema.fields:
-        raise InputError(f"{lines.label} holds no record to infer a schema from; give --schema (schema=…)")
+        if not schema.fields:
+            raise _nothing_to_infer(lines, demands, names)
     _check_no_rescued(schema.names, demands, lines.label)
     _check_extras(lines, schema.names)
     return schema
+
+
+def _nothing_to_infer(lines: Lines, demands: Demands, names: list[str] | None) -> InputError:
+    """The error for lines of which none is a record; it names one that is bad."""
+    from pyspark.sql.types import StructType as Struct
+
+    order = replace(parsing.order_of(lines, Contract(Struct([])), names), rescue=True, keep_raw=True)
+    bad = parsing.parsed(lines, order).where(f"{REASON} IS NOT NULL").select(REASON, ORIGIN, RAW)
+    count = bad.count()
+    if count and not demands.allow_bad:
+        return _refusal(lines.frame.sparkSession, lines.source, lines.label, bad, count)
+    only = f", only {counted(count, 'bad one')}" if count else ""
+    return InputError(f"{lines.label} holds no record to infer a schema from{only}; give --schema (schema=…)")
 
 
 def _check_no_rescued(names: Sequence[str], demands: Demands, label: str) -> None:

@@ -894,6 +894,8 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
     found = Findings()
     inference = contract is None
     wide = _without_field(contract or Struct(()), time_name)
+    if inference and options.source_format == "json" and not any(record.value for record in records):
+        reasons.append(("no record to infer a schema from",))
     if typed:
         wide = _typed_contract(wide, files, options, time_name, nested, inference, found, reasons)
     elif inference or options.merge:

@@ -51,6 +51,21 @@ def test_a_bad_record_is_text_of_its_encoding_or_bytes(table: SparkTable, tmp_pa
         assert aside(table, tmp_path / "bad" / encoding) == [expected]
 
 
+def test_records_that_are_all_bad_give_no_schema_and_one_is_named(table: SparkTable, tmp_path: Path) -> None:
+    for name, data, line, multi_line in (
+        ("in.json", "{\n{\n", r" line [12]", "false"),
+        ("all.json", "{\n1", "", "true"),
+    ):
+        (tmp_path / name).write_text(data)
+        options: dict[str, Any] = {"spark": table.spark, "read_options": {"multiLine": multi_line}}
+        with pytest.raises(InputError, match=rf"bad, one of them in .*{name}{line}: .*; fix it"):
+            ingest(tmp_path / name, table.root, "ts", **options)
+        with pytest.raises(InputError, match=rf"{name} holds no record to infer .*, only (2 bad ones|1 bad one); give"):
+            ingest(tmp_path / name, table.root, "ts", **options, bad_rows=tmp_path / "bad")
+    assert not (tmp_path / "bad").exists()
+    assert not table.root.exists()
+
+
 def test_a_header_that_is_not_in_the_encoding_is_refused(table: SparkTable, tmp_path: Path) -> None:
     """In a file that is one task's, and in one that is divided among tasks."""
     for name, rows in (("small.csv", 1), ("large.csv", 200_000)):
