@@ -416,10 +416,14 @@ pub fn widened<'a>(value: Val<'a>, kind: Kind, was_float: bool, side: Side) -> O
                 Side::Max => f64::from(next_float(f, true)),
             }))
         }
-        (Val::Dec(u), Kind::Decimal(p, _)) if p > 15 => {
-            let step = (u.unsigned_abs() >> 52) as i128 + 1;
+        (Val::Dec(u), Kind::Decimal(p, s)) if p > 15 => {
+            let step = (u.unsigned_abs() >> 50) as i128 + 1;
             let most = power_of_ten(p) - 1;
+            // Some writers write the end of the 64-bit integers for whatever is beyond it.
+            let is_end = |end: i64| i128::from(end).checked_mul(power_of_ten(s)) == Some(u);
             Some(Val::Dec(match side {
+                Side::Min if is_end(i64::MIN) => -most,
+                Side::Max if is_end(i64::MAX) => most,
                 Side::Min => u.saturating_sub(step).max(-most),
                 Side::Max => u.saturating_add(step).min(most),
             }))

@@ -151,7 +151,9 @@ def widen(column: Column, value: Any, side: str) -> Any:
         near = float32(value)
         return value if math.isinf(near) else float32(near, side)
     if digits(kind) and digits(kind)[0] > 15:
-        limit, step = 10 ** digits(kind)[0] - 1, abs(value) // 2**52 + 1
+        limit, step = 10 ** digits(kind)[0] - 1, abs(value) // 2**50 + 1
+        if value == (-(2**63) if low else 2**63 - 1) * 10 ** digits(kind)[1]:
+            return -limit if low else limit
         return max(value - step, -limit) if low else min(value + step, limit)
     return value
 

@@ -252,7 +252,9 @@ def widened(value: Any, kind: str, side: str, metadata: Mapping[str, Any] = {}) 
     if kind == "double" and was_float(metadata):
         return float_beside(value, side)
     if scaled is not None and scaled[0] > 15:
-        step, most = abs(value) // 2**52 + 1, 10 ** scaled[0] - 1
+        step, most = abs(value) // 2**50 + 1, 10 ** scaled[0] - 1
+        if value == INT64[0 if side == "min" else -1] * 10 ** scaled[1]:
+            return -most if side == "min" else most
         return max(value - step, -most) if side == "min" else min(value + step, most)
     return value
 

@@ -33,10 +33,10 @@ from delta_sidecar.predicates.expression import (
 from delta_sidecar.pruning.file_bounds import is_prunable
 from delta_sidecar.scan.file_infos import FileInfo
 from delta_sidecar.values import temporal
-from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS, has_bounds, is_float, power_of_ten, unscaled
+from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS, has_bounds, is_float, unscaled
 from delta_sidecar.values.partition_values import zone_of
 from delta_sidecar.values.types import DataType, DecimalType, PrimitiveType
-from delta_sidecar.values.widening import MILLISECOND, Side, rounded_decimal, was_float
+from delta_sidecar.values.widening import MILLISECOND, Side, rounded_decimal, was_float, widened_decimal
 
 PLAIN_COLUMNS: Final = ("path", "size", "modification_time", "partition_values", "deletion_vector", "stats")
 """What the listing must have."""
@@ -265,10 +265,7 @@ def _decimal_bound(written: Any, data_type: DecimalType, precision: int, side: S
     except InvalidOperation:
         value = None
     bound = rounded_decimal(value, data_type, side)
-    if bound is None or precision <= 15:
-        return bound
-    step, top = (abs(bound) >> 52) + 1, power_of_ten(precision) - 1
-    return max(bound - step, -top) if side is Side.MINIMUM else min(bound + step, top)
+    return bound if precision <= 15 else widened_decimal(bound, data_type, side)
 
 
 def _float_bound(written: Any, column: Column, side: Side) -> float | None:

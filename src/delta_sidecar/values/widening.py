@@ -53,8 +53,8 @@ def widened(bounds: pa.Array, field: StructField, side: Side) -> pa.Array:
             return _nearest_floats(bounds)
         case PrimitiveType("double"):
             return _around_floats(bounds, side) if was_float(field) else without_nan(bounds)
-        case DecimalType(precision) if precision > _EXACT_DIGITS:
-            return decimals([_widened_decimal(v, precision, side) for v in unscaled_integers(bounds)], bounds.type)
+        case DecimalType(precision) as data_type if precision > _EXACT_DIGITS:
+            return decimals([widened_decimal(v, data_type, side) for v in unscaled_integers(bounds)], bounds.type)
     return bounds
 
 
@@ -103,13 +103,16 @@ def _singles(values: Floats) -> np.ndarray[Any, np.dtype[np.float32]]:
         return values.astype(np.float32)
 
 
-def _widened_decimal(value: int | None, precision: int, side: Side) -> int | None:
-    """Moved by 2⁻⁵² of its size, since some writers pass decimals through a double; never out of the type."""
+def widened_decimal(value: int | None, data_type: DecimalType, side: Side) -> int | None:
+    """Moved by 2⁻⁵⁰ of its size, since some writers pass decimals through a double and round several times. Some write
+    the end of the 64-bit integers for whatever is beyond it: such a bound moves to the end of the type."""
     if value is None:
         return None
-    step = (abs(value) >> 52) + 1
-    top = power_of_ten(precision) - 1
-    return max(value - step, -top) if side is Side.MINIMUM else min(value + step, top)
+    step = (abs(value) >> 50) + 1
+    top = power_of_ten(data_type.precision) - 1
+    if side is Side.MINIMUM:
+        return -top if value == _INT64_MIN * power_of_ten(data_type.scale) else max(value - step, -top)
+    return top if value == _INT64_MAX * power_of_ten(data_type.scale) else min(value + step, top)
 
 
 def rounded_decimal(value: Decimal | None, data_type: DecimalType, side: Side) -> int | None:
