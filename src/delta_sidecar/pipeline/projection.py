@@ -104,9 +104,10 @@ def _is_binary(kind: DataType) -> bool:
 def _digits(sql: str) -> str:
     """SQL: all digits of an integer that a float or a double holds, as a decimal; null where it has more than 38.
 
-    Remainders of powers of two are exact, and each part fits a bigint.
+    Remainders of powers of two are exact, and each part fits a bigint. Spark takes a cast from an integer over float to
+    double for one from integer to double, which rounds less: it must not see that this one is the second.
     """
-    whole = f"CAST({sql} AS DOUBLE)"
+    whole = f"CAST(nanvl({sql}, {sql}) AS DOUBLE)"
     low = f"({whole} % {_HIGH}D)"
     middle = f"({low} % {_LOW}D)"
     parts = (
