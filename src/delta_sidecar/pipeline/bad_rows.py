@@ -5,6 +5,7 @@ They are committed before the batch they belong to, under its number: a batch th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from delta_sidecar.errors import InputError
@@ -12,6 +13,7 @@ from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.contract import ORIGIN, RAW, REASON
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.kafka import is_kafka
+from delta_sidecar.pipeline.records.conversion import texts_in_list
 from delta_sidecar.pipeline.records.terms import NOT_IN_ENCODING, shortened
 from delta_sidecar.pipeline.sources import Source, text_frame
 from delta_sidecar.values.bucket_columns import literal, quoted
@@ -93,12 +95,8 @@ def _in_file(raw: bytes, encoding: str) -> bytes:
         return raw
 
 
-def _holds(raw: bytes, lists: bool) -> str:
-    """SQL: whether a line is a record, or a list that holds it."""
-    wanted, line = f"X'{raw.hex()}'", "CAST(value AS BINARY)"
-    return f"{line} = {wanted}" + (
-        f" OR (startswith(ltrim(value), '[') AND contains({line}, {wanted}))" if lists else ""
-    )
+_MOST_LISTS: Final = 1_000
+"""Lists that may hold a record, looked at for it, at most."""
 
 
 def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: bytes) -> int | None:
@@ -107,18 +105,26 @@ def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: b
         return None
     from pyspark.sql import functions as f
 
+    wanted, line = f"X'{_in_file(raw, source.encoding).hex()}'", "CAST(value AS BINARY)"
     try:
         lines = text_frame(spark, source, [origin]).select(
-            f.col("_metadata.file_block_start").alias("start"),
-            f.monotonically_increasing_id().alias("at"),
-            f.expr(_holds(_in_file(raw, source.encoding), source.format == "json")).alias("same"),
+            f.col("_metadata.file_block_start").alias("start"), f.monotonically_increasing_id().alias("at"), "value"
         )
-        blocks = lines.groupBy("start").agg(f.min("at"), f.count("at"), f.min(f.when(f.col("same"), f.col("at"))))
-        before = 0
-        for _, first, count, place in sorted(blocks.collect()):
+        same = f.when(f.expr(f"{line} = {wanted}"), f.col("at"))
+        blocks = lines.groupBy("start").agg(f.min("at"), f.count("at"), f.min(same))
+        lines_before, before = {}, 0
+        for start, first, count, place in sorted(blocks.collect()):
             if place is not None:
                 return int(before + place - first + 1)
+            lines_before[start] = before - first
             before += count
+        if source.format != "json":
+            return None
+        lists = lines.where(f"startswith(ltrim(value), '[') AND contains({line}, {wanted})")
+        for start, at, text in lists.withColumn("value", f.expr(line)).orderBy("start", "at").take(_MOST_LISTS):
+            with suppress(ValueError):
+                if raw.decode() in texts_in_list(bytes(text).decode(source.encoding)):
+                    return int(lines_before[start] + at + 1)
     except Exception:
         return None
     return None
