@@ -14,9 +14,10 @@ class CommitLimits:
     """How commits are fetched, and how many bytes of them are kept."""
 
     parallelism: int = 10
-    """Commits fetched at once."""
+    """Commits fetched at once. In a `DeltaTable` the option `delta.commit.parallelism` sets it."""
     held_bytes: int = 32 << 20
-    """Bytes of commits kept in memory: half uncompressed, half compressed. 0 keeps none."""
+    """Bytes of commits kept in memory: half uncompressed, half compressed. 0 keeps none. In a `DeltaTable` it is half
+    of the option `delta.sidecar.memory_budget`."""
     whole_commit: int = 4 << 20
     """A commit larger than this is streamed, and held only compressed."""
     block: int = 256 << 10

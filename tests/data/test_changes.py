@@ -409,9 +409,8 @@ def test_a_commit_that_is_cleaned_up_meanwhile(tmp_path: Path) -> None:
     table = feed_table(tmp_path)
     for i in range(3):
         table.commit(written(tmp_path, f"f{i}", [i]))
-    settings = Settings(limits=ReaderLimits(commits=CommitLimits(held_bytes=0)))
     store = CountingStore(open_store(tmp_path))
-    opened = access(store, settings=replace(settings, memory_budget=1))
+    opened = access(store, settings=Settings(memory_budget=1))
     stream = opened.changes(0, None, None, None)
     table.drop(2)
     with pytest.raises(CleanedUpError, match="commit 2 was cleaned up while its changes were read; start after it"):

@@ -118,7 +118,7 @@ def test_the_engine_is_chosen_by_the_number_of_files(tmp_path: Path) -> None:
 
     def done(limit: int, engine: str = "auto") -> BuildReport:
         options = BuildOptions(full=True, engine=engine, limits=BuildLimits(process_files=limit))  # type: ignore[arg-type]
-        return build_index(store, options=options, whole=lambda build: built.append(build.reason) or [])  # type: ignore[func-returns-value]
+        return build_index(store, options=options, whole=lambda build, notes: built.append(build.reason) or [])  # type: ignore[func-returns-value]
 
     assert done(129).reason == f"{files} files: built in one process; Spark is used above 129"
     assert done(128).engine == "spark"

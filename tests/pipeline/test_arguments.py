@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from delta_sidecar.cli import ingest as ingest_order
+from delta_sidecar.cli import maintain as maintain_order
+from delta_sidecar.cli.main import app
 from delta_sidecar.errors import InputError, OptionError, SparkError, UnknownColumnError
 from delta_sidecar.pipeline import bucketed_table as bucketed
 from delta_sidecar.pipeline.bucketed_table import TableBucket, bucket_of_arguments, check_bucket, load_table
 from delta_sidecar.pipeline.contract import Contract, hold, widens
 from delta_sidecar.pipeline.failures import condition_and_line, spark_failures
+from delta_sidecar.pipeline.file_layout import DEFAULT_FILE_SIZE
 from delta_sidecar.pipeline.ingest_job import bytes_of, ingest
+from delta_sidecar.pipeline.maintenance import maintain, maintain_tables
 from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.sources import Source, infer_format, source_of
+from delta_sidecar.pipeline.streaming import ingest_stream
 from delta_sidecar.storage import open_store
 from delta_sidecar.testing.table_builder import LogBuilder
 from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression, unix_bucket_expression
@@ -29,6 +36,14 @@ HOUR = TableBucket("ts", "hour", "_event_hour")
 )
 def test_sizes(text: int | str, expected: int) -> None:
     assert bytes_of(text) == expected
+
+
+def test_one_file_size_for_all() -> None:
+    for called in (ingest, ingest_stream, maintain, maintain_tables, ingest_order.Order, maintain_order.Order):
+        assert bytes_of(signature(called).parameters["target_file_size"].default) == DEFAULT_FILE_SIZE, called
+    for command in ("ingest", "maintain"):
+        (option,) = (p for p in app.commands[command].params if p.name == "target_file_size")
+        assert bytes_of(option.default) == DEFAULT_FILE_SIZE
 
 
 @pytest.mark.parametrize("text", ["", "big", "-1", "0", "1XB", "MB"])

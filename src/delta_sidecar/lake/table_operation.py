@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from delta_sidecar.errors import (
     DeltaSidecarError,
@@ -41,7 +41,7 @@ from delta_sidecar.lake.table_schemas import changes, column_list, some, sql_typ
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
 from delta_sidecar.pipeline.bucketed_table import load_table
-from delta_sidecar.pipeline.conflicts import Conflict, RetryClass, describe_attempts, until_committed
+from delta_sidecar.pipeline.conflicts import CREATIONS, Conflict, RetryClass, describe_attempts, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import hadoop_options, spark_uri
 from delta_sidecar.pipeline.reach import check_reach
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
-
-_CREATIONS: Final = 3
-"""Attempts where the location is taken, but by no table yet: its creator may be about to commit."""
 
 
 @dataclass(slots=True)
@@ -226,7 +223,7 @@ class TableOperation:
             now = load_table(self.store)
             if now is None:
                 self.creations += 1
-                return self.creations <= _CREATIONS
+                return self.creations <= CREATIONS
             if self.first is not None and (found := self._changes(self.first, now)):
                 error = TableChangedError(
                     f"{self.table}: another writer changed the table during the {self.name}: {some(found)}; "
@@ -292,7 +289,7 @@ class TableOperation:
 
         def may_retry(conflict: Conflict) -> bool:
             self.creations += 1
-            return self.creations <= _CREATIONS
+            return self.creations <= CREATIONS
 
         retry = self.policy.mutation.retry.to_pipeline()
         what = f"{self.table}: the creation"

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 from msgspec import Struct, field
 
+from delta_sidecar.errors import CorruptIndexError, CorruptLogError
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import Replay
 from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.storage.store import Store
 
 Tier: TypeAlias = Literal["index", "footer", "checkpoint"]
+BROKEN: Final = (CorruptLogError, CorruptIndexError)
+"""The errors of a damaged base, after which the listing continues on the next one."""
 
 
 class LiveRows(Struct, frozen=True):
@@ -51,7 +54,7 @@ class BaseCounts(Struct):
 
 
 class BasePlan(Protocol):
-    """What will be read of a base for one request. It runs once."""
+    """What will be read of a base for one request. It runs once. What a damaged base raises is one of `BROKEN`."""
 
     @property
     def tier(self) -> Tier: ...
@@ -70,11 +73,11 @@ class BasePlan(Protocol):
     def at_most(self) -> AtMost: ...
 
     def begin(self) -> None:
-        """Start the first requests without waiting for them."""
+        """Start the first requests without waiting for them. Damage that shows here is raised by `rows`."""
         ...
 
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
-        """The live files. Raises `CorruptLogError` or `CorruptIndexError` if the base is damaged."""
+        """The live files. Raises an error of `BROKEN` if the base is damaged."""
         ...
 
     def hide_rows_out(self, replay: Replay) -> bool:

@@ -11,14 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_sidecar.errors import (
-    CorruptIndexError,
-    CorruptLogError,
-    DeltaSidecarError,
-    LogGapError,
-    VersionNotFoundError,
-)
-from delta_sidecar.listing.base import BaseCounts, BasePlan, ListableBase, LiveRows
+from delta_sidecar.errors import DeltaSidecarError, LogGapError, VersionNotFoundError
+from delta_sidecar.listing.base import BROKEN, BaseCounts, BasePlan, ListableBase, LiveRows
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.commits import rows_of_adds
 from delta_sidecar.log.file_keys import KeyMaker
@@ -32,9 +26,6 @@ _log = logging.getLogger(__name__)
 
 _MERGED_ROWS = 10_000
 """Rows of small commits that are merged into one batch."""
-
-BROKEN = (CorruptLogError, CorruptIndexError)
-"""The errors of a damaged base, after which the listing continues on the next one."""
 
 
 @dataclass(slots=True)

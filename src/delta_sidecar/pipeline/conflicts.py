@@ -31,6 +31,8 @@ from typing import Final, TypeVar
 from delta_sidecar.errors import ConflictError, InputError, OptionError
 
 T = TypeVar("T")
+CREATIONS: Final = 3
+"""Attempts where the location is taken, but by no table yet: its creator may be about to commit."""
 _log = logging.getLogger(__name__)
 
 

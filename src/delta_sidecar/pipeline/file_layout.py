@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +23,8 @@ from delta_sidecar.values.bucket_columns import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+DEFAULT_FILE_SIZE: Final = 128_000_000
+"""Bytes of a file to aim for: `128MB`."""
 _TOLERANCE = 0.15
 """A file may be this much of the target larger than it, before it is split: sizes are estimates."""
 SAMPLE_ROWS = 20_000

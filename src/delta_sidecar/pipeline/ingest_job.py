@@ -31,11 +31,12 @@ from delta_sidecar.pipeline.bucketed_table import (
     load_table,
     time_type_of,
 )
-from delta_sidecar.pipeline.conflicts import Conflict, Kind, RetryPolicy, until_committed
+from delta_sidecar.pipeline.conflicts import CREATIONS, Conflict, Kind, RetryPolicy, until_committed
 from delta_sidecar.pipeline.contract import schema_of, without
 from delta_sidecar.pipeline.event_time import bucket_number, check_time_format, check_time_parser, time_name
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.file_layout import (
+    DEFAULT_FILE_SIZE,
     SAMPLE_ROWS,
     hashable_columns,
     needs_estimate,
@@ -61,9 +62,6 @@ _log = logging.getLogger(__name__)
 
 IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
 INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
-DEFAULT_FILE_SIZE = 128_000_000
-_CREATIONS = 3
-"""Attempts if the location has a log without a commit: another writer may be creating the table there."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -170,6 +168,7 @@ def ingest(
     table_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     index: IndexWhen = "checkpoint",
+    retry: RetryPolicy | None = None,
     after_commit: Callable[[int], None] | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> IngestSummary:
@@ -198,6 +197,7 @@ def ingest(
         table_properties: Properties of a new table.
         storage_options: Credentials and settings of the object store, as for `DeltaTable`.
         index: When to build the index: `checkpoint` (if the table has a new checkpoint), `always`, `never`.
+        retry: How often the batch is tried again after a conflict with another writer.
         after_commit: Called with the version of the commit.
         on_progress: Called with one line of text whenever a step begins.
 
@@ -232,6 +232,7 @@ def ingest(
         table_properties=table_properties,
         storage_options=storage_options,
         index=index,
+        retry=retry,
         after_commit=after_commit,
         on_progress=on_progress,
     )
@@ -291,6 +292,7 @@ def checked_settings(
     table_properties: Mapping[str, str] | None,
     storage_options: Mapping[str, str] | None,
     index: IndexWhen,
+    retry: RetryPolicy | None,
     after_commit: Callable[[int], None] | None,
     on_progress: Callable[[str], None] | None,
 ) -> IngestSettings:
@@ -315,6 +317,7 @@ def checked_settings(
         table_properties=dict(table_properties or {}),
         storage_options=storage_options,
         index=index,
+        retry=retry or RetryPolicy(),
         after_commit=after_commit,
         on_progress=on_progress,
     )
@@ -479,7 +482,7 @@ class _Batch:
             # Another writer's directory exists, but not its commit: it will come soon, or these are not files of a
             # table.
             self.creations += 1
-            return self.creations <= _CREATIONS
+            return self.creations <= CREATIONS
         return snapshot is not None and (known is None or snapshot.metadata != known.metadata)
 
 

@@ -27,6 +27,7 @@ from delta_sidecar.log.lines import decode_lines
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.pipeline.conflicts import RetryPolicy, until_committed
 from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.file_layout import DEFAULT_FILE_SIZE
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.session import shuffle_partitions, temporary_settings
 from delta_sidecar.pipeline.small_files import SmallFiles, crowded_partitions, partition_fields, predicate
@@ -50,7 +51,6 @@ ABORTS_WRITERS: Final = (
 
 _log = logging.getLogger(__name__)
 
-TARGET_FILE_SIZE: Final = 128 << 20
 BUCKETS_A_COMMIT: Final = 100
 """Buckets optimized per commit; an interrupted run keeps the commits it has made."""
 LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -114,7 +114,7 @@ def maintain(
     steps: Collection[str] = HARMLESS,
     dry_run: bool = False,
     retain_hours: float | None = None,
-    target_file_size: int = TARGET_FILE_SIZE,
+    target_file_size: int = DEFAULT_FILE_SIZE,
     options: BuildOptions | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
@@ -169,7 +169,7 @@ def maintain_tables(
     steps: Collection[str] = HARMLESS,
     dry_run: bool = False,
     retain_hours: float | None = None,
-    target_file_size: int = TARGET_FILE_SIZE,
+    target_file_size: int = DEFAULT_FILE_SIZE,
     options: BuildOptions | None = None,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,

@@ -24,6 +24,7 @@ from delta_sidecar.errors import CorruptLogError, SparkError
 from delta_sidecar.index.build.build import BuildReport
 from delta_sidecar.index.build.build import build_index as build_index_of_store
 from delta_sidecar.index.build.build_job import Build, BuildOptions
+from delta_sidecar.index.build.full import take_older_base
 from delta_sidecar.index.build.live import base_files, tail_of
 from delta_sidecar.index.format.index_columns import one_array
 from delta_sidecar.index.format.part_entries import PartEntry
@@ -64,7 +65,7 @@ def build_index(
 ) -> BuildReport:
     """Build or update the index of a table, on Spark if the table is large, and return a report.
 
-    This process builds the first index of a small table and all later ones, without starting a session.
+    This process extends an older index, and builds up to 5,000,000 files from scratch, without starting a session.
 
     Args:
         uri: The location of the table: a local path or a URI such as `s3://bucket/events`.
@@ -96,9 +97,9 @@ def build_index(
     place = parse_location(uri).text
     with ExitStack() as stack:
 
-        def whole(build: Build) -> list[PartEntry]:
+        def whole(build: Build, notes: list[str]) -> list[PartEntry]:
             session = spark if spark is not None else _session(stack, build, master, conf)
-            return build_on_spark(build, session, place, storage_options)
+            return build_on_spark(build, session, place, storage_options, notes)
 
         return build_index_of_store(store, version, options, whole, progress)
 
@@ -153,7 +154,7 @@ def index_batch(
 
 
 def build_on_spark(
-    build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None
+    build: Build, spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None, notes: list[str]
 ) -> list[PartEntry]:
     """Build every part of a table's index. If a checkpoint is broken, the next base is used, as by every reader."""
     from delta_sidecar.pipeline.reach import check_reach
@@ -165,10 +166,8 @@ def build_on_spark(
         try:
             return _Run(build, spark, uri, storage_options).parts()
         except CorruptLogError as error:
-            if build.snapshot.segment.base is None:
-                raise
-            build.progress(f"{build.snapshot.segment.base} was not used: {error}")
-            build.snapshot, _ = build.snapshot.on_older_base()
+            take_older_base(build, error, notes)
+            build.progress(notes[-1])
 
 
 class _Run:

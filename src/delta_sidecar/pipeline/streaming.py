@@ -17,11 +17,12 @@ from delta_sidecar.errors import InputError
 from delta_sidecar.log.travel import newest_transaction
 from delta_sidecar.pipeline.batch import Files, Input
 from delta_sidecar.pipeline.bucketed_table import check_bucket, load_table
+from delta_sidecar.pipeline.conflicts import RetryPolicy
 from delta_sidecar.pipeline.event_time import event_time
 from delta_sidecar.pipeline.failures import spark_failures
+from delta_sidecar.pipeline.file_layout import DEFAULT_FILE_SIZE
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.ingest_job import (
-    DEFAULT_FILE_SIZE,
     IndexWhen,
     IngestSettings,
     IngestSummary,
@@ -68,6 +69,7 @@ def ingest_stream(
     table_properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     index: IndexWhen = "checkpoint",
+    retry: RetryPolicy | None = None,
     after_commit: Callable[[int], None] | None = None,
     on_progress: Callable[[str], None] | None = None,
     on_batch: Callable[[IngestSummary], None] | None = None,
@@ -119,6 +121,7 @@ def ingest_stream(
         table_properties=table_properties,
         storage_options=storage_options,
         index=index,
+        retry=retry,
         after_commit=after_commit,
         on_progress=on_progress,
     )

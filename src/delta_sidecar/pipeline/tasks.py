@@ -26,7 +26,14 @@ from delta_sidecar.index.build.build_job import Placement, part_slices
 from delta_sidecar.index.format.index_columns import one_array
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.part_entries import PartEntry
-from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, file_key, index_rows, joined, order_of, sorted_rows
+from delta_sidecar.index.stats.index_rows import (
+    SOURCE_COLUMNS,
+    index_rows,
+    joined,
+    order_of,
+    sort_key_of_files,
+    sorted_rows,
+)
 from delta_sidecar.index.stats.typed_stats import stats_without_needless_text
 from delta_sidecar.limits import CommitLimits
 from delta_sidecar.log.checkpoint import RowGroup, read_groups
@@ -172,7 +179,7 @@ class Work:
     def _keys(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """What ranges are divided by: the sort key, in a form that passes through Spark unchanged, within it the
         time of writing, which costs no parsing and goes with the time column, then the path."""
-        key = comparable(file_key(rows, self.layout))
+        key = comparable(sort_key_of_files(rows, self.layout))
         key = key.cast(key_type(self.layout)) if key.type != key_type(self.layout) else key
         columns = [key, rows.column("modification_time"), rows.column("path")]
         return pa.RecordBatch.from_arrays(columns, names=list(EDGE_COLUMNS))

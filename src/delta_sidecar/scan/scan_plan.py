@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from delta_sidecar.errors import CorruptIndexError, InputError, OptionError
-from delta_sidecar.listing.base import AtMost, BasePlan
+from delta_sidecar.errors import InputError, OptionError
+from delta_sidecar.listing.base import BROKEN, AtMost, BasePlan
 from delta_sidecar.listing.live_files import LiveFiles, plan_base
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.segment import OtherBase
@@ -93,7 +93,7 @@ class ScanPlan:
             return (), AtMost(0, 0), None
         try:
             return self.base_plan.parts, self.base_plan.at_most, None
-        except CorruptIndexError as error:
+        except BROKEN as error:
             return (), AtMost(None, 0), str(error)
 
     @cached_property

@@ -21,7 +21,7 @@ _STEP_NAMES = one_of("optimize", "vacuum", "index", "garbage", "checkpoint")
 
 @command(
     short_help="Build or update the index.",
-    help="Build or update the index beside the log. Only the first index of a huge table needs Spark.",
+    help="Build or update the index beside the log. Only building a huge index from scratch needs Spark.",
     epilog="Example: sidecar build s3://lake/events --storage-option region=eu-central-1",
 )
 @arguments.table

@@ -1,6 +1,6 @@
 """Build an index: from scratch, or from an older one at a cost that depends only on what changed.
 
-One process does this in bounded memory; only the first index of a very large table needs Spark.
+One process does this in bounded memory; only a very large index from scratch needs Spark.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from delta_sidecar.storage.store import Store
 from delta_sidecar.values.types import DataType, StructType
 
 Mode: TypeAlias = Literal["current", "full", "incremental"]
-WholeBuild: TypeAlias = Callable[[Build], list[PartEntry]]
-"""Builds every part of a large table, on Spark."""
+WholeBuild: TypeAlias = Callable[[Build, list[str]], list[PartEntry]]
+"""Builds every part of a large table, on Spark, and adds to the notes of the report."""
 
 
 ON_SPARK = "built on Spark"
@@ -208,7 +208,7 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
             f"the index must be {build.reason}; this function cannot use Spark: use `sidecar build`, "
             "`delta_sidecar.pipeline.build_index`, or the engine `process`"
         )
-    return _Made(whole(build), "full", "spark")
+    return _Made(whole(build, notes), "full", "spark")
 
 
 def _counted(build: Build, limit: int, notes: list[str]) -> int:

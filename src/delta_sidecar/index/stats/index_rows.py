@@ -44,7 +44,7 @@ def index_rows(files: pa.RecordBatch, layout: IndexLayout) -> pa.Table:
     return pa.table(columns)
 
 
-def file_key(files: pa.RecordBatch, layout: IndexLayout) -> pa.Array:
+def sort_key_of_files(files: pa.RecordBatch, layout: IndexLayout) -> pa.Array:
     """The sort key of file rows, without typing the rest of their stats; null where it is unknown."""
     sort = layout.sort
     if sort.kind == "modification_time":

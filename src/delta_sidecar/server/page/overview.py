@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from delta_sidecar.index.read.index_base import IndexBase
-from delta_sidecar.log.segment import CheckpointFiles
+from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.server.page.health import findings
 from delta_sidecar.server.page.part_map import examples, map_of
 from delta_sidecar.server.page.timeline import log_names, timeline
@@ -39,7 +39,7 @@ def overview(opened: OpenTable) -> dict[str, Any]:
         "column_count": len(list(schema)),
         "partitioned_by": [_short(name) for name in snapshot.partition_columns[:_COLUMNS]],
         "base": None if base is None else _short(str(base)),
-        "base_kind": None if base is None else "checkpoint" if isinstance(base, CheckpointFiles) else "index",
+        "base_kind": None if base is None else base.kind if isinstance(base, OtherBase) else "checkpoint",
         "base_bytes": 0 if base is None else base.size,
         "tail": {"commits": len(snapshot.segment.commits), "bytes": snapshot.segment.tail_bytes},
         "index": None if index is None else _index(index),
