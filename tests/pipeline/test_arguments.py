@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.sources import Source, infer_format, source_of
 from delta_sidecar.pipeline.streaming import ingest_stream
 from delta_sidecar.storage import open_store
+from delta_sidecar.testing.actions import column as field
 from delta_sidecar.testing.table_builder import LogBuilder
 from delta_sidecar.values.bucket_columns import GENERATION_EXPRESSION, bucket_expression, unix_bucket_expression
 from tests.cli.running import assert_refused, invoke
@@ -70,6 +72,40 @@ def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
         ingest(tmp_path, tmp_path / "t", "ts", app_id="a")
     with pytest.raises(OptionError, match="never"):
         ingest(tmp_path, tmp_path / "t", "ts", index="sometimes")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [("csv", "header", "yes"), ("json", "multiline", "1"), ("parquet", "directoryColumns", "0"), ("csv", "HEADER", "")],
+)
+def test_a_switch_is_true_or_false(kind: Any, name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=f"read option .* is '{value}'; it takes true or false"):
+        Source("landing", kind, {name: value})
+
+
+def test_nanoseconds_are_cut_or_not() -> None:
+    with pytest.raises(OptionError, match="nanoseconds is 'round'; it takes cut"):
+        Source("landing", "parquet", {"nanoseconds": "round"})
+    with pytest.raises(OptionError, match="'nanoseconds' is not known for json"):
+        Source("landing", "json", {"nanoseconds": "cut"})
+
+
+@pytest.mark.parametrize(
+    ("declared", "is_refused"), [("char(5)", True), ("array<char(2)>", True), ("varchar(5)", False)]
+)
+def test_a_table_whose_values_are_filled_with_spaces(tmp_path: Path, declared: str, is_refused: bool) -> None:
+    made = {GENERATION_EXPRESSION: bucket_expression("`ts`", "hour", "timestamp")}
+    columns = [
+        field("ts", "timestamp"),
+        field("c", "string", metadata={"__CHAR_VARCHAR_TYPE_STRING": declared}),
+        field("_event_hour", "string", metadata=made),
+    ]
+    LogBuilder(tmp_path).metadata(columns, partition_by=["_event_hour"]).commit()
+    snapshot = load_table(open_store(str(tmp_path)))
+    assert snapshot is not None
+    padded = pytest.raises(InputError, match=r"column c is .*CHAR.*, whose values Spark fills")
+    with padded if is_refused else nullcontext():
+        check_bucket(snapshot, HOUR)
 
 
 @pytest.mark.parametrize(("table", "bad_rows"), [("t", "t"), ("t", "t/bad"), ("lake/t", "lake")])

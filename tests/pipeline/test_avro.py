@@ -154,6 +154,7 @@ def test_records_of_a_registry_are_read_by_their_own_schema() -> None:
         ('"string"', "must be a record"),
         ('{"type": "record", "name": "r", "fields": []}', "without fields"),
         (record_of(("a", ["string", "long"])), "a is a union of several types"),
+        (record_of(("a", ["null", logical("long", "timestamp-micros"), "int"])), "a is a union of several types"),
         (record_of(("a", "null")), "a is always null"),
         (record_of(("a", ["null", "event"])), "a is recursive"),
         (record_of(("a", "nowhere")), "'nowhere'"),

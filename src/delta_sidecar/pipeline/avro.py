@@ -283,7 +283,8 @@ class _Reading:
         if len(values) == 1:
             return plain, values[0][1], _unless_null(values[0][2])
         kinds = [branch[0] if isinstance(branch[0], str) else "" for branch in values]
-        if (wider := _WIDER.get(frozenset(kinds))) is not None and not any(branch[2] for branch in values):
+        are_plain = all(branch[1] == _PRIMITIVES.get(kind) for branch, kind in zip(values, kinds))
+        if (wider := _WIDER.get(frozenset(kinds))) is not None and are_plain:
             return plain, _PRIMITIVES[wider], None
         raise self._refusal(path, "is a union of several types; a column has one")
 

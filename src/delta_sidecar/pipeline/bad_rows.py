@@ -5,7 +5,6 @@ They are committed before the batch they belong to, under its number: a batch th
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from delta_sidecar.errors import InputError
@@ -122,9 +121,8 @@ def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: b
             return None
         lists = lines.where(f"startswith(ltrim(value), '[') AND contains({line}, {wanted})")
         for start, at, text in lists.withColumn("value", f.expr(line)).orderBy("start", "at").take(_MOST_LISTS):
-            with suppress(ValueError):
-                if raw.decode() in texts_in_list(bytes(text).decode(source.encoding)):
-                    return int(lines_before[start] + at + 1)
+            if raw.decode() in texts_in_list(bytes(text).decode(source.encoding)):
+                return int(lines_before[start] + at + 1)
     except Exception:
         return None
     return None

@@ -44,6 +44,7 @@ from delta_sidecar.pipeline.event_time import (
     event_time,
     find_column,
     time_name,
+    time_path,
     with_time,
 )
 from delta_sidecar.pipeline.failures import spark_failures
@@ -129,7 +130,8 @@ def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target 
         if given.source.is_text:
             given = read_lines(spark, given.source, given.files, known)
         else:
-            return _of_rows(read_rows(spark, given.source, given.files, known), demands, target, contract)
+            rows = read_rows(spark, given.source, given.files, known, time_path(demands.time_column))
+            return _of_rows(rows, demands, target, contract)
     if isinstance(given, Lines):
         return _of_lines(spark, given, demands, target, contract)
     return _of_rows([given], demands, target, contract)
@@ -339,7 +341,7 @@ def _bad_lines(rows: _Parsing, contract: Contract) -> DataFrame:
 
 def _with_record(frame: DataFrame) -> DataFrame:
     """The frame with each row's own text where a file is one line: its columns, and what has no place in them."""
-    record = _as_json([*map(quoted, _columns(frame).names), f"{LEFT} AS {RESCUED}"])
+    record = _as_json(_columns(frame), f"{LEFT} AS {RESCUED}")
     others = [quoted(name) for name in frame.columns if name != RAW]
     return frame.selectExpr(*others, f"CASE WHEN {REASON} IS NULL THEN {record} ELSE {RAW} END AS {RAW}")
 
@@ -420,7 +422,7 @@ def _counted_rows(frame: DataFrame, time: EventTime, demands: Demands, label: st
 def _bad_of_rows(group: Rows, time: EventTime, demands: Demands) -> DataFrame:
     """Reason, origin and text of rows whose time cannot be read: the row as the source has it, as JSON."""
     origin = f"{decoded_sql(ORIGIN) if group.has_origin else 'CAST(NULL AS STRING)'} AS {ORIGIN}"
-    raw = _as_json([*map(quoted, without(group.frame.schema, ORIGIN, REASON, RAW).names)])
+    raw = _as_json(without(group.frame.schema, ORIGIN, REASON, RAW))
     reason = _time_problem(time, demands)
     return group.frame.where(time.is_bad).selectExpr(f"{reason} AS {REASON}", origin, f"{raw} AS {RAW}")
 
@@ -489,9 +491,12 @@ def _columns(frame: DataFrame) -> StructType:
     return without(frame.schema, *NOTES)
 
 
-def _as_json(fields: Sequence[str]) -> str:
-    """SQL: a row of some fields, each given as SQL, as JSON bytes."""
-    return f"CAST({projection.json_text('struct(' + ', '.join(fields) + ')')} AS BINARY)"
+def _as_json(schema: StructType, *more: str) -> str:
+    """SQL: a row of some columns, and of more that are given as SQL, as JSON bytes."""
+    names = [quoted(field.name) for field in schema.fields]
+    made = [projection.json_form(name, field.dataType) for name, field in zip(names, schema.fields)]
+    fields = ", ".join([*(f"{sql} AS {name}" for sql, name in zip(made, names)), *more])
+    return f"CAST({projection.json_text(f'struct({fields})')} AS BINARY)"
 
 
 def _projected(

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_sidecar.errors import InputError, OptionError, TableNotFoundError
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 NEEDS_MAPPING = re.compile(r"[ ,;{}()\n\t=]")
+_DECLARED: Final = "__CHAR_VARCHAR_TYPE_STRING"
+_PADDED: Final = re.compile(r"(?i)\bchar\(")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ def time_type_of(snapshot: Snapshot, bucket: TableBucket) -> TimeType | None:
 
 
 def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
-    """Refuse a table whose bucket is not the one asked for."""
+    """Refuse a table whose bucket is not the one asked for, or whose values would not be those of the source."""
+    _check_padding(snapshot)
     where, there = snapshot.store.root_uri, _our_buckets(snapshot)
     field = snapshot.schema.find(bucket.column)
     if field is None and not there:
@@ -96,6 +99,17 @@ def check_bucket(snapshot: Snapshot, bucket: TableBucket) -> None:
     if snapshot.partition_columns != [field.name]:
         names = ", ".join(snapshot.partition_columns) or "nothing"
         raise InputError(f"{where} is partitioned by {names}; ingest needs a table partitioned by its bucket alone")
+
+
+def _check_padding(snapshot: Snapshot) -> None:
+    """Refuse a table whose values Spark would fill with spaces."""
+    for field in snapshot.schema:
+        kind = str(field.metadata.get(_DECLARED, ""))
+        if _PADDED.search(kind):
+            raise InputError(
+                f"{snapshot.store.root_uri}: column {field.name} is {kind.upper()}, whose values Spark fills "
+                f"with spaces; make it text: ALTER TABLE … ALTER COLUMN {quoted(field.name)} TYPE STRING"
+            )
 
 
 def _our_buckets(snapshot: Snapshot) -> dict[str, tuple[str, Granularity]]:

@@ -24,6 +24,9 @@ EPOCHS: Final = {"epoch-seconds": 1_000_000, "epoch-millis": 1_000, "epoch-micro
 _DATE = "^[+-]?[0-9]{4,6}-[0-9]{1,2}-[0-9]{1,2}"
 _NO_SECONDS = f"({_DATE}[T ][0-9]{{1,2}}:[0-9]{{1,2}})($| *[A-Za-z+-])"
 _ZONE = ":[0-9.]+ *[A-Za-z+-]"
+_ABBREVIATED = f"{_ZONE}[A-Za-z]*$"
+_UNIVERSAL = ":[0-9.]+ *(?i)(Z|UTC|UT|GMT)$"
+"""Of the zones of few letters these alone mean one thing: Spark takes BST for that of Dhaka."""
 _USUAL = "^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
 """What most sources write: one look tells that Spark may cast it as it is."""
 _NUMBER = "^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
@@ -47,11 +50,12 @@ def time_name(time_column: str) -> str:
 
     A column whose own name holds a point is written in backticks.
     """
-    steps = _steps(time_column)
+    steps = time_path(time_column)
     return steps[0] if len(steps) == 1 else EVENT_TIME
 
 
-def _steps(time_column: str) -> list[str]:
+def time_path(time_column: str) -> list[str]:
+    """The names of the fields that lead to the time."""
     if len(time_column) > 2 and time_column[0] == time_column[-1] == "`":
         return [time_column[1:-1].replace("``", "`")]
     return time_column.split(".")
@@ -121,7 +125,7 @@ def event_time(
 
 def _located(schema: StructType, name: str, where: str) -> tuple[str, str, str]:
     """SQL for the time as it is, its type, and the column of the table."""
-    steps = _steps(name)
+    steps = time_path(name)
     kind: Any = schema
     sql = ""
     for at, step in enumerate(steps):
@@ -159,7 +163,9 @@ def _of_text(column: str, time_format: str | None, time_type: TimeType) -> str:
     if time_format is None:
         return parsed_text(column, time_type)
     if time_format in EPOCHS:
-        return _as(_of_epoch(f"CASE WHEN {column} RLIKE '{_NUMBER}' THEN {column} END", time_format), time_type)
+        # A decimal would round digits after the ninth, perhaps into the next bucket.
+        digits = f"regexp_replace({column}, '([.][0-9]{{9}})[0-9]+$', '$1')"
+        return _as(_of_epoch(f"CASE WHEN {column} RLIKE '{_NUMBER}' THEN {digits} END", time_format), time_type)
     pattern, zoned = time_format, re.search("[XxZzVO]", re.sub("'[^']*'", "", time_format))
     text = column
     if not zoned:
@@ -182,11 +188,12 @@ def parsed_text(column: str, time_type: TimeType = "timestamp") -> str:
     """SQL: text as a time, null where it is none. Only whole dates count: Spark would take `12:30` for today's."""
     text = f"regexp_replace(trim({column}),'{_NO_SECONDS}','$1:00$2')"
     zoned, bare = f"{text} RLIKE '{_DATE}.*{_ZONE}'", f"{text} RLIKE '{_DATE}$'"
+    unclear = f"{text} RLIKE '{_ABBREVIATED}' AND NOT {text} RLIKE '{_UNIVERSAL}'"
     if time_type == "timestamp_ntz":
         return f"CASE WHEN {zoned} THEN NULL WHEN {text} RLIKE '{_DATE}' THEN try_cast({text} AS TIMESTAMP_NTZ) END"
     return (
         f"CASE WHEN {column} RLIKE '{_USUAL}' THEN try_cast({column} AS TIMESTAMP) "
-        f"WHEN {zoned} THEN try_cast({text} AS TIMESTAMP) "
+        f"WHEN {unclear} THEN NULL WHEN {zoned} THEN try_cast({text} AS TIMESTAMP) "
         f"WHEN {bare} THEN try_cast(concat({text},' 00:00:00Z') AS TIMESTAMP) "
         f"WHEN {text} RLIKE '{_DATE}' THEN try_cast(concat({text},'Z') AS TIMESTAMP) END"
     )

@@ -136,6 +136,46 @@ def rescued(source: StructType, target: StructType) -> str | None:
     return f"CASE WHEN {_any(left)} THEN {json_text(_named(left))} END"
 
 
+def json_form(sql: str, kind: Any, depth: int = 0) -> str:
+    """SQL: a value that JSON can hold: maps whose keys JSON has no text for become lists of their entries. Spark would
+    write the names of Java objects."""
+    from pyspark.sql import types as t
+
+    if not _holds_odd_keys(kind):
+        return sql
+    if isinstance(kind, t.StructType):
+        members = ", ".join(
+            f"{literal(f.name)}, {json_form(f'{sql}.{quoted(f.name)}', f.dataType, depth)}" for f in kind.fields
+        )
+        return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({members}) END"
+    key, item = f"j{depth}", f"i{depth}"
+    if isinstance(kind, t.ArrayType):
+        return f"transform({sql}, {item} -> {json_form(item, kind.elementType, depth + 1)})"
+    if not _is_odd_key(kind.keyType):
+        return f"transform_values({sql}, ({key}, {item}) -> {json_form(item, kind.valueType, depth + 1)})"
+    entry = ", ".join(
+        f"'{part}', {json_form(f'{item}.{part}', of_part, depth + 1)}"
+        for part, of_part in (("key", kind.keyType), ("value", kind.valueType))
+    )
+    return f"transform(map_entries({sql}), {item} -> named_struct({entry}))"
+
+
+def _holds_odd_keys(kind: Any) -> bool:
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        return any(_holds_odd_keys(field.dataType) for field in kind.fields)
+    if isinstance(kind, t.MapType):
+        return _is_odd_key(kind.keyType) or _holds_odd_keys(kind.valueType)
+    return isinstance(kind, t.ArrayType) and _holds_odd_keys(kind.elementType)
+
+
+def _is_odd_key(kind: DataType) -> bool:
+    from pyspark.sql import types as t
+
+    return not isinstance(kind, t.StringType | t.NumericType | t.BooleanType)
+
+
 def json_text(struct: str) -> str:
     """SQL: a struct as JSON text, times with all their digits."""
     digits = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
@@ -157,7 +197,7 @@ def _left_fields(parent: str | None, source: Any, target: Any, depth: int) -> li
     for field in source.fields:
         sql = quoted(field.name) if parent is None else f"{parent}.{quoted(field.name)}"
         place = known.get(folded(field.name))
-        rest = sql if place is None else _left(sql, field.dataType, place.dataType, depth)
+        rest = json_form(sql, field.dataType) if place is None else _left(sql, field.dataType, place.dataType, depth)
         if rest is not None:
             left.append((field.name, rest))
     return left
@@ -170,16 +210,16 @@ def _left(sql: str, source: Any, target: Any, depth: int) -> str | None:
     if isinstance(source, t.StructType) and isinstance(target, t.StructType):
         left = _left_fields(sql, source, target, depth)
         return f"CASE WHEN {_any(left)} THEN {_named(left)} END" if left else None
-    item = f"e{depth}"
+    item, whole = f"e{depth}", json_form(sql, source)
     if isinstance(source, t.ArrayType) and isinstance(target, t.ArrayType):
         rest = _left(item, source.elementType, target.elementType, depth + 1)
-        return None if rest is None else f"CASE WHEN exists({sql}, {item} -> ({rest}) IS NOT NULL) THEN {sql} END"
+        return None if rest is None else f"CASE WHEN exists({sql}, {item} -> ({rest}) IS NOT NULL) THEN {whole} END"
     if isinstance(source, t.MapType) and isinstance(target, t.MapType) and widens(source.keyType, target.keyType):
         rest = _left(item, source.valueType, target.valueType, depth + 1)
         condition = f"exists(map_values({sql}), {item} -> ({rest}) IS NOT NULL)"
-        return None if rest is None else f"CASE WHEN {condition} THEN {sql} END"
+        return None if rest is None else f"CASE WHEN {condition} THEN {whole} END"
     if widens(source, target):
         return None
     if _narrows(source, target):
         return f"CASE WHEN ({value(sql, source, target, depth)}) IS NULL THEN {sql} END"
-    return sql
+    return whole

@@ -59,7 +59,9 @@ _TEXT_OPTIONS: Final = ("encoding", "lineSep", "multiLine", "mode")
 _CSV_OPTIONS: Final = ("sep", "delimiter", "quote", "escape", "comment", "nullValue", "header")
 _FILE_OPTIONS: Final = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _STREAM_OPTIONS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge")
-_OURS: Final = ("directoryColumns",)
+_DIRECTORY_COLUMNS: Final = "directoryColumns"
+_NANOSECONDS: Final = "nanoseconds"
+_SWITCHES: Final = (_DIRECTORY_COLUMNS, "header", "multiLine")
 _LARGE: Final = 4 << 20
 """Files up to here are never divided among tasks: Spark counts that much for opening one."""
 _FOOTER: Final = 64 << 10
@@ -93,6 +95,11 @@ class Source:
     def __post_init__(self) -> None:
         if self.is_text:
             _check_options(self.format, self.options)
+        for name in _SWITCHES if self.is_text else (_DIRECTORY_COLUMNS,):
+            if (value := self.option(name, "false")).lower() not in ("true", "false"):
+                raise OptionError(f"read option {name} is {value!r}; it takes true or false")
+        if (value := self.option(_NANOSECONDS, "cut")).lower() != "cut":
+            raise OptionError(f"read option {_NANOSECONDS} is {value!r}; it takes cut, or leave it out")
 
     @property
     def is_text(self) -> bool:
@@ -138,7 +145,8 @@ class Source:
 
 
 def _check_options(file_format: str, options: Mapping[str, str]) -> None:
-    known = {*_TEXT_OPTIONS, *_FILE_OPTIONS, *_STREAM_OPTIONS, *_OURS, *(_CSV_OPTIONS if file_format == "csv" else ())}
+    of_format = _CSV_OPTIONS if file_format == "csv" else ()
+    known = {*_TEXT_OPTIONS, *_FILE_OPTIONS, *_STREAM_OPTIONS, _DIRECTORY_COLUMNS, *of_format}
     names = {name.lower() for name in known}
     if unknown := sorted(name for name in options if name.lower() not in names):
         raise OptionError(
@@ -311,17 +319,22 @@ class DirectoryColumn:
         name = self.kind.simpleString()
         # A time without a zone is UTC, not of the session's zone.
         made = parsed_text(text, name) if name in TIME_TYPES else f"CAST({text} AS {ddl(self.kind)})"
-        return f"CASE WHEN {there} THEN {made} END"
+        message = f"concat({literal(f'{self.written}=')}, {raw}, {literal(f' is no {name}; {_NO_COLUMNS}')})"
+        lost = f"({text}) IS NOT NULL AND ({made}) IS NULL"
+        return (
+            f"CASE WHEN {there} THEN CASE WHEN {lost} THEN CAST(raise_error({message}) AS {ddl(self.kind)}) "
+            f"ELSE {made} END END"
+        )
 
 
 def decoded_sql(sql: str) -> str:
-    """SQL: a text without its percent escapes; a plus is a plus in paths."""
-    return f"url_decode(replace({sql}, '+', '%2B'))"
+    """SQL: a text without its percent escapes; a plus is a plus in paths, and a percent sign alone is one."""
+    return f"url_decode(regexp_replace(replace({sql}, '+', '%2B'), '%(?![0-9A-Fa-f]{{2}})', '%25'))"
 
 
 def directory_columns(source: Source, files: Sequence[File], known: StructType | None) -> list[DirectoryColumn]:
     """The columns that names of directories below the source give, in the types of the contract where they fit."""
-    if not source.flag("directoryColumns", True):
+    if not source.flag(_DIRECTORY_COLUMNS, True):
         return []
     values: dict[str, set[str]] = {}
     for directory in {_below(source, file.path).rpartition("/")[0] for file in files}:
@@ -330,7 +343,9 @@ def directory_columns(source: Source, files: Sequence[File], known: StructType |
         if twice := named_twice(unquote(name) for name, _ in here):
             raise InputError(f"{source.uri}: directories give column {twice} twice: {directory}; {_NO_COLUMNS}")
         for name, value in here:
-            values.setdefault(name, set()).add(unquote(value))
+            values.setdefault(name, set()).add(_unescaped(source, directory, value))
+        for name, _ in here:
+            _unescaped(source, directory, name)
     names = [unquote(name) for name in values]
     check_reserved(names, f"{source.uri}, by the names of its directories,")
     if twice := named_twice(names):
@@ -340,6 +355,13 @@ def directory_columns(source: Source, files: Sequence[File], known: StructType |
         DirectoryColumn(name, _directory_type(name, texts, known), written)
         for name, (written, texts) in zip(names, values.items())
     ]
+
+
+def _unescaped(source: Source, directory: str, text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise InputError(f"{source.uri}: the escapes of {directory} are not UTF-8; {_NO_COLUMNS}") from None
 
 
 def _below(source: Source, path: str) -> str:
@@ -357,7 +379,10 @@ def _directory_type(name: str, values: Iterable[str], known: StructType | None) 
 
 
 def _all_fit(texts: Iterable[str], kind: DataType, name: str) -> bool:
-    convert = scalar_of_text(arrow_type(kind, name))
+    wanted = arrow_type(kind, name)
+    convert = scalar_of_text(wanted)
+    if not pa.types.is_string(wanted) and any(text != text.strip() for text in texts):
+        return False
     try:
         return convert is not None and all(convert(text) is not None for text in texts)
     except Misfit:
@@ -510,9 +535,14 @@ def read_delta(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def read_rows(
-    spark: SparkSession, source: Source, files: Sequence[File], known: StructType | None = None
+    spark: SparkSession,
+    source: Source,
+    files: Sequence[File],
+    known: StructType | None = None,
+    time: Sequence[str] = (),
 ) -> list[Rows]:
-    """The rows of Parquet files, those of each schema by themselves."""
+    """The rows of Parquet files, those of each schema by themselves. `time` is the path of the time column, whose
+    nanoseconds may be cut."""
     columns = directory_columns(source, files, known)
     groups: dict[pa.Schema, list[str]] = {}
     for file, schema in zip(files, _footers(source, files)):
@@ -523,7 +553,8 @@ def read_rows(
         check_columns_once(schema.names, paths[0])
         _check_directories(columns, schema, paths[0])
         with spark_failures(f"{source.uri} cannot be read as parquet"):
-            rows.append(Rows(_parquet(spark, source, schema, paths, columns), paths[0], has_origin=True))
+            frame = _parquet(spark, source, schema, paths, columns, tuple(map(folded, time)))
+            rows.append(Rows(frame, paths[0], has_origin=True))
     return rows
 
 
@@ -578,14 +609,21 @@ def _as_spark_reads(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
 
 
 def _parquet(
-    spark: SparkSession, source: Source, schema: pa.Schema, paths: list[str], columns: Sequence[DirectoryColumn]
+    spark: SparkSession,
+    source: Source,
+    schema: pa.Schema,
+    paths: list[str],
+    columns: Sequence[DirectoryColumn],
+    time: tuple[str, ...],
 ) -> DataFrame:
-    reader = spark.read.options(**({k: v for k, v in source.options.items() if k not in _OURS} | _AS_THEY_ARE))
+    ours = {folded(_DIRECTORY_COLUMNS), folded(_NANOSECONDS)}
+    reader = spark.read.options(**({k: v for k, v in source.options.items() if folded(k) not in ours} | _AS_THEY_ARE))
     if any(_has_nanos(column.type) for column in schema):
         # Spark refuses times of nanoseconds, but takes the numbers they are.
         numbers = cast("StructType", spark_type(pa.struct(list(schema)), nanos_as_numbers=True))
         frame = reader.schema(numbers).parquet(*paths)
-        made = [f"{_of_nanos(quoted(c.name), c.type, 0)} AS {quoted(c.name)}" for c in schema]
+        times = _Nanoseconds(source.uri, time, bool(source.option(_NANOSECONDS)))
+        made = [f"{times.cut(quoted(c.name), c.type, (c.name,))} AS {quoted(c.name)}" for c in schema]
     else:
         frame = reader.parquet(*paths)
         made = [quoted(name) for name in frame.columns]
@@ -602,22 +640,47 @@ def _is_nanos(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
 
 
-def _of_nanos(sql: str, kind: pa.DataType, depth: int) -> str:
-    """SQL: a value whose times are numbers of nanoseconds, as times of microseconds."""
-    if _is_nanos(kind):
+@dataclass(frozen=True, slots=True)
+class _Nanoseconds:
+    """Makes times of microseconds of numbers of nanoseconds."""
+
+    place: str
+    time: tuple[str, ...]
+    """The path of the time column, in lower case: that one is cut."""
+    all_are_cut: bool
+
+    def cut(self, sql: str, kind: pa.DataType, path: tuple[str, ...], depth: int = 0) -> str:
+        """SQL: the value, at any depth; an error where a column has digits that would be lost."""
+        if _is_nanos(kind):
+            return self._time(sql, kind, path)
+        if not _has_nanos(kind):
+            return sql
+        key, item = f"k{depth}", f"n{depth}"
+        if pa.types.is_struct(kind):
+            parts = ((part, f"{sql}.{quoted(part.name)}", (*path, part.name)) for part in kind)
+            members = ", ".join(
+                f"{literal(part.name)}, {self.cut(inner, part.type, of_part, depth)}" for part, inner, of_part in parts
+            )
+            return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({members}) END"
+        inside = (*path, "")
+        if pa.types.is_map(kind):
+            values = f"transform_values({sql}, ({key}, {item}) -> {self.cut(item, kind.item_type, inside, depth + 1)})"
+            if not _has_nanos(kind.key_type):
+                return values
+            return f"transform_keys({values}, ({key}, {item}) -> {self.cut(key, kind.key_type, inside, depth + 1)})"
+        return f"transform({sql}, {item} -> {self.cut(item, kind.value_type, inside, depth + 1)})"
+
+    def _time(self, sql: str, kind: pa.DataType, path: tuple[str, ...]) -> str:
         # Rounded down, whatever the sign, and without a number beyond those there are.
         micros = f"({sql} div 1000L - CASE WHEN {sql} % 1000L < 0 THEN 1L ELSE 0L END)"
+        if not self.all_are_cut and tuple(map(folded, path)) != self.time:
+            name = ".".join(filter(None, path))
+            lost = (
+                f"{self.place}: {name} has digits beyond microseconds, which a table cannot hold; "
+                "pass --read-option nanoseconds=cut to cut them: "
+            )
+            ending = f"CAST(raise_error(concat({literal(lost)}, {sql})) AS BIGINT)"
+            micros = f"CASE WHEN {sql} % 1000L <> 0 THEN {ending} ELSE {micros} END"
         if kind.tz is not None:
             return f"timestamp_micros({micros})"
         return f"timestampadd(MICROSECOND, {micros}, TIMESTAMP_NTZ'1970-01-01 00:00:00')"
-    if not _has_nanos(kind):
-        return sql
-    item = f"n{depth}"
-    if pa.types.is_struct(kind):
-        members = ", ".join(
-            f"{literal(part.name)}, {_of_nanos(f'{sql}.{quoted(part.name)}', part.type, depth)}" for part in kind
-        )
-        return f"CASE WHEN {sql} IS NOT NULL THEN named_struct({members}) END"
-    if pa.types.is_map(kind):
-        return f"transform_values({sql}, (k{depth}, {item}) -> {_of_nanos(item, kind.item_type, depth + 1)})"
-    return f"transform({sql}, {item} -> {_of_nanos(item, kind.value_type, depth + 1)})"

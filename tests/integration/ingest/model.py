@@ -556,7 +556,9 @@ def _into_double(text: str) -> float | None:
     number = float(text)
     if text in CONSTANTS:
         return number
-    if math.isinf(number) or (re.fullmatch(r"-?\d+", text) and int(number) != int(text)):
+    if math.isinf(number) or (number == 0 and re.search("[1-9]", text.lower().split("e")[0])):
+        return None
+    if re.fullmatch(r"-?\d+(\.0*)?", text) and int(number) != Decimal(text):
         return None
     return number
 

@@ -35,11 +35,11 @@ def test_a_bad_record_of_a_list_is_put_aside_alone(table: SparkTable, tmp_path: 
 
 def test_the_line_of_a_bad_record_is_not_one_that_only_has_its_text(table: SparkTable, tmp_path: Path) -> None:
     source = tmp_path / "in.json"
-    for bad, line in (("5", 4), (f'[{{{TIME}, "id": 7}}, {{"ts": 5}}]', 4)):
-        source.write_text(f'{{{TIME}, "id": 5}}\n[{{{TIME}, "id": 15, "s": "{{\\"ts\\": 5}}"}}]\n\n{bad}\n[5}}\n[5\n')
-        with pytest.raises(InputError, match=rf"in\.json line {line}: ") as refused:
+    other = f'[{{{TIME}, "id": 15, "s": "{{\\"ts\\": 5}} {{\\"ts\\":5}}"}}]'
+    for bad in ("5", f'[{{{TIME}, "id": 7}}, {{"ts":5}}]'):
+        source.write_text(f'{{{TIME}, "id": 5}}\n{other}\n\n{bad}\n')
+        with pytest.raises(InputError, match=r"1 record is bad, one of them in .*in\.json line 4: "):
             ingest(source, table.root, "ts", spark=table.spark, schema="ts TIMESTAMP, id INT, s STRING")
-        assert "3 records are bad" in str(refused.value)
 
 
 def test_a_bad_record_is_text_of_its_encoding_or_bytes(table: SparkTable, tmp_path: Path) -> None:

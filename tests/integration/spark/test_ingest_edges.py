@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar import InputError, SparkError
@@ -349,3 +352,93 @@ def test_directories_that_give_a_column_twice_are_refused(table: SparkTable, lan
     land(landing, {"ts": NOON, "id": 1}, name="k=1/k=2/a.json")
     with pytest.raises(InputError, match=r"directories give column k twice: k=1/k=2; rename them, or pass"):
         take(table, landing)
+
+
+@pytest.mark.parametrize("name", ["100%", "%zz", "50%25", "a+b"])
+def test_a_percent_sign_in_the_name_of_a_directory(table: SparkTable, landing: Path, name: str) -> None:
+    land(landing, {"ts": NOON, "id": 1}, name=f"k={name}/a.json")
+    take(table, landing)
+    assert rows_of(table, "k") == [(name.replace("%25", "%"),)]
+
+
+@pytest.mark.parametrize("name", ["k=%ff", "%fe=1"])
+def test_escapes_of_directories_that_are_no_text_are_refused(table: SparkTable, landing: Path, name: str) -> None:
+    land(landing, {"ts": NOON, "id": 1}, name=f"{name}/a.json")
+    with pytest.raises(InputError, match=rf"the escapes of {name} are not UTF-8; rename them, or pass"):
+        take(table, landing)
+
+
+@pytest.mark.parametrize("written", ["2026-02-10%09", "%C2%A02026-02-10", "2026-02-10%0A"])
+def test_a_time_of_a_directory_is_not_lost_to_the_space_beside_it(
+    table: SparkTable, landing: Path, written: str
+) -> None:
+    land(landing, {"ts": NOON, "id": 1}, name="a.json")
+    take(table, landing, schema="ts TIMESTAMP, id INT, d TIMESTAMP")
+    land(landing, {"ts": NOON, "id": 2}, name=f"d={written}/b.json")
+    with pytest.raises(InputError, match="d is string, but in the contract timestamp"):
+        take(table, landing)
+    take(table, landing, read_options={"directoryColumns": "false"})
+    assert rows_of(table, "d") == [(None,)] * 3
+
+
+# Times.
+
+
+def test_digits_of_an_epoch_do_not_move_it_into_another_bucket(table: SparkTable, landing: Path) -> None:
+    (landing / "a.json").write_text('{"ts": 1770767999.9999999999, "id": 1}\n')
+    take(table, landing, time_format="epoch-seconds")
+    assert rows_of(table, "_event_hour", "unix_micros(ts)") == [("2026021023", 1770767999999999)]
+
+
+def test_a_zone_of_few_letters_means_one_thing_or_is_refused(table: SparkTable, landing: Path, tmp_path: Path) -> None:
+    unclear = ("BST", "CST", "IST", "EST", "AST", "Zulu")
+    clear = ("Z", " UTC", " GMT", " Europe/Berlin", "+01:00", " UTC+01:00")
+    times = [*(f"2026-02-10 12:00:00 {zone}" for zone in unclear), *(f"2026-02-10 12:00:00{zone}" for zone in clear)]
+    land(landing, *({"ts": time, "id": at} for at, time in enumerate(times)))
+    done = take(table, landing, bad_rows=tmp_path / "bad")
+    assert (done.rows, done.bad_rows) == (len(clear), len(unclear))
+    assert all(any(zone in raw for zone in unclear) for raw in bad_rows_of(table, tmp_path / "bad"))
+    assert rows_of(table, "hour(ts)") == [(12,), (12,), (12,), (11,), (11,), (11,)]
+
+
+@pytest.mark.parametrize("where", ["column", "struct", "list", "key"])
+def test_nanoseconds_are_cut_in_the_time_column_alone(table: SparkTable, landing: Path, where: str) -> None:
+    kind = pa.timestamp("ns", "UTC")
+    odd, even = 1_770_767_999_123_456_789, 1_770_767_999_123_456_000
+    shapes: dict[str, tuple[pa.DataType, Callable[[int], Any], str]] = {
+        "column": (kind, lambda time: time, "other"),
+        "struct": (pa.struct([("x", kind)]), lambda time: {"x": time}, "other.x"),
+        "list": (pa.list_(kind), lambda time: [time], "other[0]"),
+        "key": (pa.map_(kind, pa.int64()), lambda time: [(time, 1)], "map_keys(other)[0]"),
+    }
+    wanted, made, sql = shapes[where]
+    for name, time in (("odd", odd), ("even", even)):
+        columns = {"ts": pa.array([odd], kind), "other": pa.array([made(time)], wanted)}
+        pq.write_table(pa.table(columns), landing / f"{name}.parquet")
+    with pytest.raises(SparkError, match=r"other.* has digits beyond microseconds, .*: 1770767999123456789"):
+        take(table, landing / "odd.parquet")
+    take(table, landing / "even.parquet")
+    take(table, landing / "odd.parquet", read_options={"nanoseconds": "cut"})
+    micros = odd // 1000
+    assert rows_of(table, f"unix_micros({sql})", "unix_micros(ts)", order="ts") == [(micros, micros)] * 2
+
+
+# Maps whose keys are no text.
+
+
+def test_keys_that_json_has_no_text_for_are_kept(table: SparkTable, landing: Path, tmp_path: Path) -> None:
+    day = datetime.date(2026, 2, 10)
+    columns = {
+        "ts": pa.array([NOON, "nonsense"]),
+        "b": pa.array([[(b"\x00\xff", 1), (b"k2", 2)]] * 2, pa.map_(pa.binary(), pa.int64())),
+        "d": pa.array([{"in": [[(day, 1)]]}] * 2, pa.struct([("in", pa.list_(pa.map_(pa.date32(), pa.int64())))])),
+        "n": pa.array([[(7, [(b"x", "y")])]] * 2, pa.map_(pa.int64(), pa.map_(pa.binary(), pa.string()))),
+    }
+    pq.write_table(pa.table(columns), landing / "a.parquet")
+    take(table, landing, schema="ts TIMESTAMP", rescue=True, bad_rows=tmp_path / "bad")
+    rescued = json.loads(rows_of(table, "_rescued", order="ts")[0][0])
+    (bad,) = map(json.loads, bad_rows_of(table, tmp_path / "bad"))
+    for kept in (rescued, bad):
+        assert kept["b"] == [{"key": "AP8=", "value": 1}, {"key": "azI=", "value": 2}]
+        assert kept["d"] == {"in": [[{"key": "2026-02-10", "value": 1}]]}
+        assert kept["n"] == {"7": [{"key": "eA==", "value": "y"}]}

@@ -30,6 +30,8 @@ _LONGEST_INTEGER: Final = 19
 """Digits of the largest integer of 64 bits."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+(\.0*)?")
+_ZERO: Final = re.compile(r"[+-]?[0.]+([eE][+-]?[0-9]+)?")
 _NOT_FINITE: Final = {"nan": math.nan, "inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 _TIME: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -163,14 +165,16 @@ def integer(text: str, bits: int) -> int:
 
 
 def double(text: str) -> float:
-    """The double a number stands for; integers must be held exactly."""
+    """The double a number stands for; integers must be held exactly, and nothing but zero becomes 0."""
     stripped = text.strip()
     if (special := _NOT_FINITE.get(stripped.lower())) is not None:
         return special
     if not _NUMBER.fullmatch(stripped):
         raise Misfit
     value = float(stripped)
-    if math.isinf(value) or (_INTEGER.fullmatch(stripped) and Decimal(value) != Decimal(stripped)):
+    if math.isinf(value) or (value == 0 and not _ZERO.fullmatch(stripped)):
+        raise Misfit
+    if abs(value) >= EXACT_IN_DOUBLE and _WHOLE.fullmatch(stripped) and Decimal(value) != Decimal(stripped):
         raise Misfit
     return value
 

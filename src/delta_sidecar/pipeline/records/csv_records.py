@@ -400,7 +400,9 @@ def converted(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
             return pc.cast(texts, kind)
         if pa.types.is_float64(kind):
             numbers = pc.cast(texts, kind)
-            return numbers if all_true(pc.less(pc.abs(numbers), float(EXACT_IN_DOUBLE))) else None
+            zeros = texts.filter(pc.equal(numbers, 0.0))
+            is_exact = all_true(pc.less(pc.abs(numbers), float(EXACT_IN_DOUBLE)))
+            return numbers if is_exact and all_true(pc.match_substring_regex(zeros, "^[^1-9eE]*([eE]|$)")) else None
         if pa.types.is_date32(kind) and all_true(pc.match_substring_regex(texts, "^[0-9]{4}-[0-9]{2}-[0-9]{2}$")):
             days = pc.cast(texts, kind)
             return days if all_true(pc.greater_equal(days, _FIRST_DAY)) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -66,11 +66,14 @@ class JsonParser:
     fast: list[pa.Schema] = field(init=False)
     decimals: bool = field(init=False)
     """Whether the parser is to read decimals."""
+    floats: bool = field(init=False)
+    """Whether it is to read doubles or floats."""
 
     def __post_init__(self) -> None:
         self.fields = _by_name(self.terms.columns)
         self.fast = _fast_schemas(self.terms)
-        self.decimals = any(_holds_decimals(column.type) for column in self.terms.columns)
+        self.decimals = any(_holds(column.type, pa.types.is_decimal) for column in self.terms.columns)
+        self.floats = any(_holds(column.type, pa.types.is_floating) for column in self.terms.columns)
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """The records of some lines; a line may hold a list of records, a blank one holds none."""
@@ -124,7 +127,7 @@ class JsonParser:
 
     def _by_arrow(self, lines: Sequence[bytes]) -> list[pa.Array] | None:
         data = b"\n".join(lines)
-        if self.decimals and _is_fine(data):
+        if (self.decimals and _is_fine(data)) or (self.floats and _may_vanish(data)):
             return None
         for at, schema in enumerate(self.fast):
             columns = self._typed(data, schema, len(lines))
@@ -382,8 +385,8 @@ def _carried(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _holds_decimals(kind: pa.DataType) -> bool:
-    return pa.types.is_decimal(kind) or any(_holds_decimals(part.type) for part in conversion.parts_of(kind))
+def _holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
+    return test(kind) or any(_holds(part.type, test) for part in conversion.parts_of(kind))
 
 
 def _is_fine(data: bytes) -> bool:
@@ -393,6 +396,13 @@ def _is_fine(data: bytes) -> bool:
     )
 
 
+def _may_vanish(data: bytes) -> bool:
+    """Whether JSON may hold a number so small that the parser takes it for 0."""
+    return _ZEROS in data or ((b"e-" in data or b"E-" in data) and _TINY.search(data) is not None)
+
+
+_ZEROS: Final = b"0" * 300
+_TINY: Final = re.compile(rb"[eE]-0*[1-9][0-9]{2}")
 _MANY_DIGITS: Final = re.compile(rb"\.[0-9]{28}")
 _SMALL_EXPONENT: Final = re.compile(rb"[\s:,\[\"][-+]?[0-9.]+[eE]-[0-9]{2,}[\s,\]}\"]")
 _DIGITS: Final = 38
