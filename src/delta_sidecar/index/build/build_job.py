@@ -55,8 +55,9 @@ class BuildOptions:
     part_rows: int = 80_000
     """Rows per part to aim for."""
     engine: Engine = "auto"
-    """What builds the index from scratch: `auto`, `process` or `spark`. An older index is always extended by this
-    process."""
+    """What builds the index from scratch: `auto`, `process` or `spark`. An older index is extended by this process. If
+    it cannot be (`full`; another layout or directory; damage; a gap in the log; more commits than
+    `BuildLimits.tail_bytes`), the build is one from scratch."""
     manifest_metadata: Mapping[str, str | None] = field(default_factory=dict)
     """Your own keys and values for `user_metadata` of the manifest. They are added to those of the older index; a value
     of None removes the key."""
