@@ -369,7 +369,10 @@ class DeltaTable:
         strategy: str | None = None,
         after: ScanPosition | None = None,
     ) -> FileScan:
-        """The live files as a stream of Arrow batches, newest first, without files that cannot match the predicate.
+        """The live files as a stream of Arrow batches, without files that cannot match the predicate.
+
+        Files of new commits come first, those of the newest commit before all others. Those of the base follow: of an
+        index, with a limit, by sort key, the greatest first and null last; a checkpoint has no order.
 
         Args:
             predicate: A condition as SQL text, as tuples like pyarrow's filters, or as a pyarrow expression. Files are
@@ -407,7 +410,7 @@ class DeltaTable:
         columns: Sequence[str] | None = None,
         strategy: str | None = None,
     ) -> Iterator[FileInfo]:
-        """The live files as objects, newest first, in an iterator that reads as it goes."""
+        """The live files as objects, in the order of `scan_files`, in an iterator that reads as it goes."""
         named = None if columns is None else ("path", *columns)
         return _closing(self.scan_files(predicate, named, limit, strategy))
 

@@ -107,7 +107,7 @@ def queries(
             their own.
 
     Returns:
-        The queries, newest files first.
+        The queries.
 
     Raises:
         PredicateError: The predicate is wrong, or has no KQL with exactly its meaning.

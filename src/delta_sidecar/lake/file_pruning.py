@@ -257,7 +257,7 @@ _Count = Callable[["FileScan"], int]
 
 
 def prune_files(table: DeltaTable, policy: FilePruningPolicy, evaluator: Evaluator = "vectorised") -> FilePruningResult:
-    """The files of a table that pass a policy, newest first, as a stream.
+    """The files of a table that pass a policy, those of new commits first, as a stream.
 
     Args:
         table: The table, at the version that is open.

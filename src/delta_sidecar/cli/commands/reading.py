@@ -8,8 +8,9 @@ from delta_sidecar.cli.work import opened_table
 
 
 @command(
-    short_help="List the live files, newest first.",
-    help="List the live files, newest first. With --where, skip files that cannot hold a matching row.",
+    short_help="List the live files.",
+    help="List the live files, those of new commits first. With --where, skip files that cannot hold a matching row. "
+    "With --limit and an index, the files that are not of new commits come by sort key, the greatest first.",
     epilog='Example: sidecar files ./events --where "ts >= now() - interval 1 hour"',
 )
 @arguments.table
