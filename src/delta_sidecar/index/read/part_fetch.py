@@ -82,7 +82,7 @@ class PartFetch:
         parts = self._choice.entries()
         if not self._choice.tries_stats:
             return self._fetched(map(MatchingPart, parts), self._core_of, _core_size, begin=True)
-        with_stats = self._fetched(parts, self._stats, _stats_size, begin=True)
+        with_stats = self._fetched(parts, self._stats, self._stats_size, begin=True)
         # The first core is known when the first stats have come: nothing to begin with.
         return self._fetched(self._matching_by_stats(with_stats), self._core_of, _core_size, begin=False)
 
@@ -106,6 +106,9 @@ class PartFetch:
         paths = self._choice.stats_columns.in_stats(self._index.layout)
         whole = self._limits.whole_stats
         return fetch_stats(self._store, self._index.directory, part, paths, whole, lambda: not self._stopped)
+
+    def _stats_size(self, part: PartEntry) -> int:
+        return part.core.size if part.stats is None else min(part.stats.size, self._limits.whole_stats)
 
     def _core_of(self, matching: MatchingPart) -> PartFile:
         is_one_of_few = len(self._choice.positions) <= self._limits.few_parts
@@ -143,10 +146,6 @@ class PartFetch:
         if in_core or self._request.pruner.mixes_partition_and_stats or "stats" in self._request.settled_source.names:
             return False
         return are_known(stats, self._request.source.stats_paths)
-
-
-def _stats_size(part: PartEntry) -> int:
-    return min(part.stats.size, 1 << 20) if part.stats is not None else part.core.size
 
 
 def _core_size(matching: MatchingPart) -> int:
