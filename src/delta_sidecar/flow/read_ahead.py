@@ -1,4 +1,7 @@
-"""Send requests ahead of their consumer, within one budget of bytes for all tables of the process."""
+"""Send requests ahead of their consumer. The parts of indexes share one budget of bytes for all tables of the process.
+
+Files that are read by ranges, such as checkpoints, have a budget each: `READ_AHEAD_BYTES`, or a share of it.
+"""
 
 from __future__ import annotations
 

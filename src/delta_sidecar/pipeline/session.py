@@ -1,8 +1,9 @@
-"""A Spark session for the command: local by default, quiet, in UTC, with Delta's jars.
+"""A Spark session of our own: local by default, quiet, in UTC, with Delta's jars.
 
-The functions of the pipeline take a session or a DataFrame; only the command makes one. Delta's jars are looked for in
-the directory `DELTA_SIDECAR_JARS` names, else in `.cache/jars` of the checkout or of the current directory, else Spark
-resolves them itself (`spark.jars.packages`), which needs a package repository at every first start.
+Ingest takes a session or a DataFrame, and the command makes one for it. Builds and maintenance often need no Spark:
+they start a session when they do, unless they are given one. Delta's jars are looked for in the directory
+`DELTA_SIDECAR_JARS` names, else in `.cache/jars` of the checkout or of the current directory, else Spark resolves them
+itself (`spark.jars.packages`), which needs a package repository at every first start.
 """
 
 from __future__ import annotations

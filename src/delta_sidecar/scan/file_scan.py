@@ -275,7 +275,7 @@ class FileScan(ReadOnce):
                 self._metrics.files_considered = self._metrics.files_pruned = 0
 
     def _planned_again(self, reason: str) -> LiveFiles:
-        """The walk of the same version as its log is now, without an index."""
+        """The walk of the same version as its log is now; without an index, unless the listing resumes one on it."""
         forget(self._store)
         snapshot = load_snapshot(self._store, self._plan.version, self._request.settings.commit_limits)
         if self._after is not None:
