@@ -111,6 +111,7 @@ def test_tests_of_a_server_stay_on_one_worker(request: pytest.FixtureRequest) ->
     if os.environ.get("PYTEST_XDIST_WORKER") is None or not request.config.getvalue("loadgroup"):
         pytest.skip("tests are not handed out by groups here")
     grouped = [item for item in request.session.items if item.get_closest_marker("xdist_group")]
+    assert grouped, "every test has a group"
     assert all("@" in item.nodeid.rpartition("::")[2] for item in grouped)
 
 

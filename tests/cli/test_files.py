@@ -53,8 +53,9 @@ def test_stats_are_an_object(table: Path) -> None:
 
 def test_uri_is_the_one_the_table_gives(table: Path) -> None:
     opened = DeltaTable(table)
-    for file in invoke("files", table, "--json").objects:
-        assert file["uri"] == opened.file_uri(file["path"])
+    files = invoke("files", table, "--json").objects
+    assert files
+    assert [file["uri"] for file in files] == [opened.file_uri(file["path"]) for file in files]
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,18 @@ def test_values_and_clauses() -> None:
     )
     with pytest.raises(OptionError, match="the value of v has a comment"):
         _ = MergeClause.update({"v": "s.v -- newest"}).sql
+
+
+def test_clauses_of_rows_that_are_only_in_the_table() -> None:
+    assert MergeClause.update_unmatched({"gone": "true", "odd name": "t.a + 1"}).sql == (
+        "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET `gone` = (true), `odd name` = (t.a + 1)"
+    )
+    assert MergeClause.update_unmatched({"gone": "true"}, condition="NOT t.gone").sql == (
+        "WHEN NOT MATCHED BY SOURCE AND (NOT t.gone) THEN UPDATE SET `gone` = (true)"
+    )
+    assert MergeClause.delete_unmatched().sql == "WHEN NOT MATCHED BY SOURCE THEN DELETE"
+    assert MergeClause.delete_unmatched(condition="t.at < current_date()").sql == (
+        "WHEN NOT MATCHED BY SOURCE AND (t.at < current_date()) THEN DELETE"
+    )
+    with pytest.raises(OptionError, match="the condition of a merge clause has a comment"):
+        _ = MergeClause.delete_unmatched(condition="true -- all").sql

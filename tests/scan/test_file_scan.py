@@ -54,7 +54,9 @@ def test_newest_commits_first_then_the_base(table: DeltaTable, strategy: str) ->
 def test_the_schema_is_the_same_whatever_the_source(table: DeltaTable) -> None:
     scan = table.scan_files(columns=FILE_SCHEMA.names)
     assert scan.schema == FILE_SCHEMA
-    assert all(batch.schema == FILE_SCHEMA for batch in scan)
+    batches = list(scan)
+    assert sum(batch.num_rows for batch in batches) == 3
+    assert all(batch.schema == FILE_SCHEMA for batch in batches)
     assert table.scan_files().schema.names == list(DEFAULT_COLUMNS)
 
 
