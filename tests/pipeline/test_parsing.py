@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from delta_sidecar.errors import InputError
-from delta_sidecar.pipeline.parsing import Order, decode_problems, infer_batches, parse_batches
+from delta_sidecar.pipeline.parsing import Order, TextFormat, decode_problems, infer_batches, parse_batches
 from delta_sidecar.pipeline.records.conversion import DEEPEST
 from delta_sidecar.pipeline.records.csv_records import Dialect
 from delta_sidecar.pipeline.records.terms import Terms
@@ -19,7 +19,9 @@ COLUMNS = [("id", pa.int64()), ("t", pa.string())]
 CORRUPT = ("_corrupt_record", pa.string())
 
 
-def order(file_format: str = "csv", columns: Sequence[tuple[str, pa.DataType]] = COLUMNS, **dialect: Any) -> Order:
+def order(
+    file_format: TextFormat = "csv", columns: Sequence[tuple[str, pa.DataType]] = COLUMNS, **dialect: Any
+) -> Order:
     made = Dialect(**dialect)
     return Order(file_format, Terms(pa.schema(columns)), made.encoding, made, {}, None, ())
 
@@ -41,6 +43,15 @@ def pairs(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 def raws(rows: list[dict[str, Any]]) -> list[bytes]:
     return [row["__raw"] for row in rows]
+
+
+def test_a_format_without_a_parser_is_not_taken_for_csv() -> None:
+    unknown: Any = "xml"
+    asked = replace(order(), format=unknown)
+    with pytest.raises(AssertionError, match="xml"):
+        parse(asked, b"1,a")
+    with pytest.raises(AssertionError, match="xml"):
+        infer_batches(asked, iter([batch(b"1,a")]))
 
 
 @pytest.mark.parametrize("header", [True, False])

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, assert_never, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -46,12 +46,14 @@ from delta_sidecar.pipeline.records.inference import merged_structs, settled
 from delta_sidecar.pipeline.records.json_records import JsonInference, JsonParser
 from delta_sidecar.pipeline.records.terms import BadRecord, Parsed, Problem, Terms
 from delta_sidecar.pipeline.shipping import ship
-from delta_sidecar.pipeline.sources import Lines
+from delta_sidecar.pipeline.sources import Format, Lines
 from delta_sidecar.values.column_names import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+TextFormat: TypeAlias = Literal["json", "csv"]
 
 _NOTES: Final = pa.schema(
     [(LEFT, pa.string()), (REASON, pa.string()), (ORIGIN, pa.string()), (RAW, pa.binary()), (PROBLEMS, pa.string())]
@@ -62,7 +64,7 @@ _NOTES: Final = pa.schema(
 class Order:
     """How tasks parse. It travels with them."""
 
-    format: str
+    format: TextFormat
     terms: Terms
     encoding: str
     dialect: Dialect
@@ -100,7 +102,7 @@ def order_of(
     if at is not None:
         columns = columns.set(at, pa.field(columns.names[at], pa.string()))
     return Order(
-        source.format,
+        _text_format(source.format),
         Terms(columns, None if at is None else columns.names[at]),
         source.encoding,
         source.dialect,
@@ -111,6 +113,12 @@ def order_of(
         source.is_permissive,
         each=is_kafka(source.uri),
     )
+
+
+def _text_format(given: Format) -> TextFormat:
+    if given == "json" or given == "csv":
+        return given
+    raise ValueError(f"{given} is not a format of text")
 
 
 def parsed(lines: Lines, order: Order) -> DataFrame:
@@ -162,6 +170,8 @@ def parse_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> Iterator[p
             lines = rest.column("value").to_pylist()
             yield _rows(order, rest, lines, parser.parse(lines))
         return
+    if order.format != "csv":
+        assert_never(order.format)
     csv, files = CsvParser(order.terms, order.dialect), _Files(order)
     for batch in batches:
         yield from _judged(order, batch)
@@ -176,6 +186,8 @@ def infer_batches(order: Order, batches: Iterator[pa.RecordBatch]) -> pa.StructT
         for batch in batches:
             json_kind.see(_not_judged(batch).column("value").to_pylist())
         return json_kind.kind
+    if order.format != "csv":
+        assert_never(order.format)
     csv_kind, files = CsvInference(order.dialect), _Files(order)
     for batch in batches:
         for _, names, lines in files.pieces(_not_judged(batch), CsvParser(Terms(pa.schema([])), order.dialect)):
