@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -202,6 +203,10 @@ def rescues(value: Any, real: Any) -> bool:
             return len(value) == len(real) and all(rescues(one, other) for one, other in zip(value, real))
         case str(), str():
             return value == real
+        case bytes(), str():
+            return base64.b64encode(value).decode() == real
+        case (dt.date(), str()):
+            return (dt.datetime if isinstance(value, dt.datetime) else dt.date).fromisoformat(real) == value
     return False
 
 

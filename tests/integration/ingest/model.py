@@ -505,7 +505,8 @@ def inferred(values: Sequence[Any]) -> Type:
     if all(isinstance(value, Num) for value in some):
         return _numbers_type([value.text for value in some])
     if all(isinstance(value, Csv) for value in some):
-        return _csv_type([value.text for value in some])
+        texts = [value.text for value in some if value.text]
+        return _csv_type(texts) if texts else Unsure()
     if all(isinstance(value, dict) for value in some):
         return extended(Struct(()), some)
     if all(isinstance(value, list) for value in some):
@@ -918,10 +919,11 @@ def applied(state: State | None, files: Sequence[File], options: Options) -> Don
             reasons += [_named(path) for path in found.new]
     if found.misfits and not options.rescue:
         reasons += [_named(path) for path in found.misfits]
+    empty = [] if options.merge else [_named(path) for path in found.empty]
     if reasons:
-        return Refusal(tuple(dict.fromkeys(reasons)))
+        return Refusal(tuple(dict.fromkeys([*reasons, *empty])))
     done = _done(state, wide, time_name, time_type, rows, bad)
-    return replace(done, may_refuse=() if options.merge else tuple(_named(path) for path in found.empty))
+    return replace(done, may_refuse=tuple(empty))
 
 
 def _named(path: str) -> tuple[str, ...]:
