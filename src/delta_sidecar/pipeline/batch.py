@@ -45,6 +45,7 @@ from delta_sidecar.pipeline.event_time import (
     find_column,
     time_name,
     time_path,
+    with_misfits,
     with_time,
 )
 from delta_sidecar.pipeline.failures import spark_failures
@@ -436,6 +437,8 @@ def _timed(frame: DataFrame, demands: Demands, wanted: TimeType | None, label: s
 
     schema = without(_columns(frame), demands.bucket_column)
     time = event_time(schema, demands.time_column, label, demands.time_format, wanted)
+    if time.column == EVENT_TIME and LEFT in frame.columns:
+        time = with_misfits(time, demands.time_column, demands.time_format, LEFT)
     if time.column == EVENT_TIME and find_type(frame.schema, (EVENT_TIME,)) is not None:
         raise InputError(f"{label} has a column {EVENT_TIME}, which the time of {demands.time_column} is copied to")
     if not time.may_be_bad:

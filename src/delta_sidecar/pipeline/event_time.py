@@ -7,7 +7,7 @@ a null.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delta_sidecar.errors import InputError, OptionError, UnknownColumnError
@@ -120,6 +120,22 @@ def event_time(
     raise InputError(
         f"column {name!r} of {where} is {kind}, not a time; name its unit "
         f"(--time-format {', '.join(EPOCHS)}), or give a timestamp, a date or text"
+    )
+
+
+def with_misfits(time: EventTime, name: str, time_format: str | None, left: str) -> EventTime:
+    """The time of a field inside a struct, also where it does not fit the field's type: then it stands in the JSON text
+    `left`, and is missing nowhere else."""
+    found = left
+    for step in time_path(name):
+        fields = f"map_entries(from_json({found}, 'MAP<STRING,STRING>'))"
+        found = f"get(filter({fields}, e -> lower(e.key) = {literal(step.lower())}), 0).value"
+    text = f"CASE WHEN {left} IS NOT NULL AND ({time.given}) IS NULL THEN nullif(trim({found}), '') END"
+    return replace(
+        time,
+        sql=f"coalesce({time.sql}, {_of_text(f'({text})', time_format, time.time_type)})",
+        given=f"coalesce(CAST({time.given} AS STRING), {text})",
+        may_be_bad=True,
     )
 
 

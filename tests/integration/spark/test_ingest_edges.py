@@ -423,6 +423,33 @@ def test_nanoseconds_are_cut_in_the_time_column_alone(table: SparkTable, landing
     assert rows_of(table, f"unix_micros({sql})", "unix_micros(ts)", order="ts") == [(micros, micros)] * 2
 
 
+def test_a_time_inside_a_struct_counts_where_its_field_has_another_type(
+    table: SparkTable, landing: Path, tmp_path: Path
+) -> None:
+    micros = 1770768359000000
+    records = [
+        {"id": 1, "meta": {"ts": micros}},
+        {"id": 2, "meta": {"ts": str(micros), "note": "n"}},
+        {"id": 3, "Meta": {"TS": str(micros)}},
+        {"id": 4, "meta": {"ts": "soon"}},
+        {"id": 5, "meta": {"note": "n"}},
+        {"id": 6, "meta": 7},
+    ]
+    land(landing, *records)
+    how: dict[str, Any] = {"spark": table.spark, "index": "never", "time_format": "epoch-micros", "rescue": True}
+    schema = "id INT, meta STRUCT<ts: BIGINT, note: STRING>"
+    done = ingest(landing, table.root, "meta.ts", schema=schema, bad_rows=tmp_path / "bad", **how)
+    assert (done.rows, done.bad_rows, done.null_bucket_rows) == (5, 1, 2)
+    assert rows_of(table, "id", "unix_micros(_event_time)") == [
+        (1, micros),
+        (2, micros),
+        (3, micros),
+        (5, None),
+        (6, None),
+    ]
+    assert [json.loads(raw)["id"] for raw in bad_rows_of(table, tmp_path / "bad")] == [4]
+
+
 # Maps whose keys are no text.
 
 
