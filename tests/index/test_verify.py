@@ -248,8 +248,8 @@ def test_a_manifest_that_lies(table: Table, changes: dict[str, Any], named: str)
         ({"path": ("a", "b")}, "path"),
         ({"path": None}, "path"),
         ({"vectors": 9}, "vectors"),
-        ({"id": "v0-none"}, "missing"),
-        ({"core": FileEntry(1, 2, 3, 4)}, "bytes instead of 1"),
+        ({"id": f"v0-{'0' * 32}-7"}, "missing"),
+        ({"core": FileEntry(100, 2, 3, 4)}, "bytes instead of 100"),
     ],
 )
 def test_a_manifest_that_lies_about_a_part(table: Table, changes: dict[str, Any], named: str) -> None:

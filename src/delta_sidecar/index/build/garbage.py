@@ -175,10 +175,12 @@ class _Collector:
         return self.snapshot.store
 
     def manifest(self, version: int) -> Manifest | None:
-        """A manifest; None if it cannot be read."""
+        """A manifest; None if it, or its list of parts, cannot be read."""
         if version not in self._read:
             try:
-                self._read[version] = read_manifest(self.store, self.directory, version)
+                manifest = read_manifest(self.store, self.directory, version)
+                _ = manifest.parts
+                self._read[version] = manifest
             except CorruptIndexError as error:
                 self.notes.append(str(error))
                 self._read[version] = None

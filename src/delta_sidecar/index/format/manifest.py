@@ -82,10 +82,10 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, di
 
     @cached_property
     def parts(self) -> PartList:
-        """The greatest keys first."""
+        """The greatest keys first; `CorruptIndexError` if the list of them is damaged."""
         try:
             parts = _parts.decode(self.parts_json)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CorruptIndexError(
                 f"{manifest_name(self.version)} has no list of parts ({error}); build the index again"
             ) from None
@@ -145,7 +145,7 @@ def decode(data: Buffer, where: str) -> Manifest:
             raise
         _check_format(manifest.format, where)
         return manifest
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptIndexError(f"{where} is not a manifest ({error}); build the index again") from None
 
 

@@ -7,7 +7,8 @@ finds the parts it needs in two or three columns, and makes objects only of thos
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Self, overload
+from operator import sub
+from typing import Annotated, Final, Self, TypeAlias, overload
 
 import msgspec
 
@@ -19,6 +20,14 @@ integers; floats as numbers or `Infinity`, `-Infinity`; decimals and strings as 
 
 PATH_BYTES: Final = 32
 """Bytes of a path that a part's entry keeps."""
+
+_GREATEST: Final = (1 << 63) - 1
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_GREATEST)]
+_Size: TypeAlias = Annotated[int, msgspec.Meta(ge=-1, le=_GREATEST)]
+_Crc32: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+_Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-_GREATEST - 1, le=_GREATEST)]
+_Beginning: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"\Av[0-9]{1,19}(-[0-9a-f]{32})?\Z")]
+"""Names of files are made of it: it must not lead elsewhere."""
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -92,10 +101,10 @@ def cut_path(path: bytes) -> str:
 class FileEntries(msgspec.Struct, frozen=True, gc=False):
     """Entries of files, by columns; -1 in `size` where a part has no such file."""
 
-    size: list[int]
-    footer: list[int]
-    crc32: list[int]
-    footer_crc32: list[int]
+    size: list[_Size]
+    footer: list[_Count]
+    crc32: list[_Crc32]
+    footer_crc32: list[_Crc32]
 
     @classmethod
     def of(cls, entries: Sequence[FileEntry | None]) -> Self:
@@ -107,6 +116,11 @@ class FileEntries(msgspec.Struct, frozen=True, gc=False):
             [e.footer_crc32 for e in filled],
         )
 
+    @property
+    def has_long_footer(self) -> bool:
+        """Whether a footer is longer than its file. Where there is no file it is so by one."""
+        return max(map(sub, self.footer, self.size), default=0) > 1
+
     def at(self, index: int) -> FileEntry | None:
         size = self.size[index]
         return None if size < 0 else FileEntry(size, self.footer[index], self.crc32[index], self.footer_crc32[index])
@@ -116,30 +130,31 @@ _NO_FILE: Final = FileEntry(-1, 0, 0, 0)
 
 
 class PartList(msgspec.Struct, frozen=True, gc=False):
-    """Parts, by columns. `parts[i]` is the entry of one."""
+    """Parts, by columns. `parts[i]` is the entry of one. Values out of range are refused while they are decoded."""
 
-    builds: list[str]
+    builds: list[_Beginning]
     """The beginnings of ids, each once: `v{C}-{build}`, or the whole id where there is no number."""
-    build: list[int]
+    build: list[_Count]
     """Which of them."""
-    number: list[int]
+    number: list[_Size]
     """What comes after it in the id; -1 for nothing."""
-    rows: list[int]
-    row_groups: list[int]
-    bytes: list[int]
-    records: list[int | None]
+    rows: list[_Count]
+    row_groups: list[_Count]
+    bytes: list[_Whole]
+    """A log may say anything of its files, and so may their sum; it is only shown."""
+    records: list[_Whole | None]
     core: FileEntries
     stats: FileEntries
     key_min: list[KeyValue]
     key_max: list[KeyValue]
-    key_unknown: list[int]
+    key_unknown: list[_Count]
     time_min: list[KeyValue]
     time_max: list[KeyValue]
-    time_unknown: list[int]
+    time_unknown: list[_Count]
     path_min: list[str | None]
     path_max: list[str | None]
-    vectors: list[int]
-    off_bucket: list[int]
+    vectors: list[_Count]
+    off_bucket: list[_Count]
 
     @classmethod
     def of(cls, entries: Iterable[PartEntry]) -> Self:
@@ -170,12 +185,14 @@ class PartList(msgspec.Struct, frozen=True, gc=False):
         )
 
     def check(self, where: str) -> None:
-        """`CorruptIndexError` if the columns do not fit each other."""
+        """`CorruptIndexError` if the columns do not fit each other, or a footer is longer than its file."""
         files = [c for part in (self.core, self.stats) for c in (part.size, part.footer, part.crc32, part.footer_crc32)]
         columns: list[Sequence[object]] = [getattr(self, name) for name in _PLAIN] + files
-        builds = all(0 <= build < len(self.builds) for build in self.build)
+        builds = max(self.build, default=-1) < len(self.builds)
         if len({len(column) for column in columns}) > 1 or not builds:
             raise CorruptIndexError(f"{where} lists parts in columns of different lengths; build the index again")
+        if min(self.core.size, default=0) < 0 or self.core.has_long_footer or self.stats.has_long_footer:
+            raise CorruptIndexError(f"{where} lists parts with impossible sizes; build the index again")
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -72,7 +72,7 @@ class PartOrder(Struct, frozen=True):
 
     @classmethod
     def of(cls, parts: PartList, sort: SortKey) -> Self:
-        """`CorruptIndexError` where keys are not of their type."""
+        """`CorruptIndexError` where keys are not of their type, or missing."""
         kind = key_type(sort)
         try:
             lows, highs = (key_array(values, kind).to_pylist() for values in (parts.key_min, parts.key_max))
@@ -80,6 +80,10 @@ class PartOrder(Struct, frozen=True):
             raise CorruptIndexError(
                 f"a manifest has keys that are not of type {kind} ({error}); build the index again"
             ) from None
+        if None in lows or None in highs:
+            bounds = zip(lows, highs, parts.key_unknown, parts.rows)
+            if any(None in (low, high) and (low is not high or unknown < rows) for low, high, unknown, rows in bounds):
+                raise CorruptIndexError("a manifest lacks a key of rows whose key is known; build the index again")
         return cls(lows, highs, parts.key_unknown, parts.time_max)
 
     def newest_first(self, parts: Iterable[int]) -> list[int]:

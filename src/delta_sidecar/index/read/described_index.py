@@ -10,7 +10,9 @@ import msgspec
 from delta_sidecar.errors import CorruptIndexError
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.manifest import Manifest, layout_of
+from delta_sidecar.index.format.part_entries import PartList
 from delta_sidecar.index.format.sort_keys import PartOrder
+from delta_sidecar.texts import counted
 
 _IN_MEMORY = 4
 """The list of parts takes about this many times its JSON bytes in memory."""
@@ -29,10 +31,24 @@ class DescribedIndex:
         return self.manifest.version
 
     @cached_property
+    def listed_parts(self) -> PartList | None:
+        """The parts, for who tells of the index; None if the list of them is damaged. Who reads it takes
+        `manifest.parts`, whose error leads to another base."""
+        try:
+            return self.manifest.parts
+        except CorruptIndexError:
+            return None
+
+    @property
+    def part_count(self) -> int:
+        """0 if the list of parts is damaged."""
+        return 0 if self.listed_parts is None else len(self.listed_parts)
+
+    @cached_property
     def size(self) -> int:
-        """Bytes of all parts."""
-        parts = self.manifest.parts
-        return sum(parts.core.size) + sum(size for size in parts.stats.size if size > 0)
+        """Bytes of all parts; 0 if the list of parts is damaged."""
+        parts = self.listed_parts
+        return 0 if parts is None else sum(parts.core.size) + sum(size for size in parts.stats.size if size > 0)
 
     @property
     def nbytes(self) -> int:
@@ -56,5 +72,5 @@ class DescribedIndex:
         return PartOrder.of(self.manifest.parts, self.layout.sort)
 
     def __str__(self) -> str:
-        parts = len(self.manifest.parts)
-        return f"index {self.version}, {self.manifest.files:,} files in {parts} part{'' if parts == 1 else 's'}"
+        parts = "damaged parts" if self.listed_parts is None else counted(self.part_count, "part")
+        return f"index {self.version}, {counted(self.manifest.files, 'file')} in {parts}"

@@ -232,7 +232,7 @@ def read_single(store: Store, directory: str, version: int) -> Manifest | None:
     try:
         footer = pq.read_metadata(pa.BufferReader(data))
         manifest = msgspec.json.decode((footer.metadata or {})[MANIFEST_KEY], type=Manifest)
-    except (pa.ArrowException, OSError, KeyError, ValueError, msgspec.DecodeError) as error:
+    except (pa.ArrowException, OSError, KeyError, ValueError, msgspec.DecodeError, RecursionError) as error:
         raise CorruptIndexError(f"{path} has no valid manifest inside ({error}); build the index again") from None
     if (manifest.format, manifest.version, manifest.files) != (FORMAT, version, footer.num_rows):
         raise CorruptIndexError(f"{path} is not the index of version {version}; build the index again")

@@ -25,10 +25,6 @@ class IndexBase(DescribedIndex, ListableBase):
         return "index"
 
     @property
-    def part_count(self) -> int:
-        return len(self.manifest.parts)
-
-    @property
     def content(self) -> str:
         return f"{self.directory} {self.version} {self.manifest.build}"
 

@@ -17,6 +17,7 @@ from delta_sidecar.errors import (
 )
 from delta_sidecar.index.format.index_names import DIRECTORIES, HINT, directory_for, manifest_name, manifest_version
 from delta_sidecar.index.format.manifest import CommitIdentity, Hint, Manifest, decode
+from delta_sidecar.index.read.described_index import DescribedIndex
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.log.dialect import LOG_DIRECTORY
 from delta_sidecar.log.log_names import commit_name
@@ -95,7 +96,7 @@ def newest_index(store: Store, protocol: Protocol, head: int) -> int:
 def hinted_version(data: Buffer) -> int | None:
     try:
         version = msgspec.json.decode(bytes(data), type=Hint).version
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return version if 0 <= version < 1 << 63 else None
 
@@ -120,9 +121,11 @@ def newest_usable_manifest(snapshot: Snapshot) -> tuple[FoundManifest | None, li
 
 
 def usable_manifest(snapshot: Snapshot, directory: str, version: int) -> Manifest:
-    """A manifest of this table that has all its parts; otherwise `CorruptIndexError` with the reason."""
+    """A manifest of this table that readers can use, with all its parts; otherwise `CorruptIndexError` with the
+    reason."""
     manifest = read_manifest(snapshot.store, directory, version)
     check_bound(manifest, snapshot)
+    _ = DescribedIndex(manifest, directory).part_order
     check_parts(snapshot.store, directory, manifest)
     return manifest
 

@@ -113,6 +113,7 @@ def verify_index(
         return VerifyReport(newest, 0, (stale,), (), path)
     try:
         manifest = read_manifest(store, directory, newest)
+        _ = manifest.parts
         snapshot = head if newest == head.version else _at(store, newest, path)
         check = _Check(snapshot, directory, manifest, layout_of(manifest), most_named, version is None, progress)
     except CorruptIndexError as error:

@@ -28,14 +28,13 @@ from delta_sidecar.errors import (
     TableNotFoundError,
     UnknownColumnError,
 )
-from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.server.figures import Figures, NoFigures
 from delta_sidecar.server.json_logs import on_behalf_of
 from delta_sidecar.server.page.access import Door, ForeignRequestError
 from delta_sidecar.server.page.lighting import full_load, lit
 from delta_sidecar.server.page.overview import overview
 from delta_sidecar.server.page.page_call import PageCall, Told
-from delta_sidecar.server.page.part_map import map_of
+from delta_sidecar.server.page.part_map import index_of, map_of
 from delta_sidecar.server.page.shown_tables import ShownTables
 from delta_sidecar.server.page.timeline import told_of_commit
 from delta_sidecar.server.requests import ReadRequest, request_of
@@ -202,8 +201,8 @@ def _overview(asked: _Asked) -> object:
 def _map(asked: _Asked) -> object:
     request = asked.map_request()
     with asked.tables.looked_at(request.table, asked.caller, request.version) as opened:
-        base = opened.table.snapshot.segment.base
-        if not isinstance(base, IndexBase):
+        base = index_of(opened.table.snapshot)
+        if base is None:
             raise InputError(f"{request.table} has no index at version {opened.version}")
         return map_of(base, request.first, request.last)
 

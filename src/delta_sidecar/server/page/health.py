@@ -11,6 +11,7 @@ from msgspec import Struct
 from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import Snapshot
+from delta_sidecar.server.page.part_map import index_of
 from delta_sidecar.storage.uri import parse_location
 from delta_sidecar.texts import counted, sized
 
@@ -41,8 +42,7 @@ class Finding(Struct, frozen=True):
 
 def findings(snapshot: Snapshot, newest: LogListing) -> list[Finding]:
     """What can be told of an open table and a listing of its newest versions, without reading any of them."""
-    base = snapshot.segment.base
-    index = base if isinstance(base, IndexBase) else None
+    index = index_of(snapshot)
     table = shlex.quote(parse_location(snapshot.store.root_uri).text)
     return [
         _index(snapshot, index, table),
@@ -55,8 +55,11 @@ def findings(snapshot: Snapshot, newest: LogListing) -> list[Finding]:
 
 def _index(snapshot: Snapshot, index: IndexBase | None, table: str) -> Finding:
     if index is not None:
-        parts = counted(len(index.manifest.parts), "part")
+        parts = counted(index.part_count, "part")
         return Finding("Index", "good", f"Version {index.version:,}, {parts}, {sized(index.size)}.")
+    if isinstance(snapshot.segment.base, IndexBase):
+        text = "There is one, but its list of parts is damaged."
+        return Finding("Index", "poor", text, f"sidecar build --full {table}")
     if snapshot.passed_over:
         text = f"There is one, but it is not used: {snapshot.passed_over}."
         return Finding("Index", "poor", text, f"sidecar build --full {table}")

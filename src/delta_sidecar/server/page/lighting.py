@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.scan.file_scan import FileScan
-from delta_sidecar.server.page.part_map import positions_of
+from delta_sidecar.server.page.part_map import index_of, positions_of
 from delta_sidecar.server.page.shown_tables import ShownTables
 from delta_sidecar.server.reading import OpenTable
 from delta_sidecar.server.requests import ReadRequest
@@ -28,8 +27,8 @@ def lit(tables: ShownTables, request: ReadRequest, caller: Caller, longest_s: fl
         access = opened.access
         scan = access.listing(access.bind(request.bindable), ["path", "size"])
         report = _run(opened, scan, began, longest_s)
-        base = opened.table.snapshot.segment.base
-        if isinstance(base, IndexBase) and not scan.fallbacks:
+        base = index_of(opened.table.snapshot)
+        if base is not None and not scan.fallbacks:
             read = scan.row_groups_read
             looked = {name: () for name in scan.plan.parts if name not in read}
             report["index"] = base.content

@@ -12,7 +12,7 @@ import msgspec
 from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.log.segment import OtherBase
 from delta_sidecar.server.page.health import findings
-from delta_sidecar.server.page.part_map import examples, map_of
+from delta_sidecar.server.page.part_map import examples, index_of, map_of
 from delta_sidecar.server.page.timeline import log_names, timeline
 from delta_sidecar.server.reading import OpenTable
 
@@ -26,7 +26,7 @@ def overview(opened: OpenTable) -> dict[str, Any]:
     """A version of a table: facts, health, timeline and map."""
     table, snapshot = opened.table, opened.table.snapshot
     base = snapshot.segment.base
-    index = base if isinstance(base, IndexBase) else None
+    index = index_of(snapshot)
     metadata, cost = snapshot.metadata, table.opening_cost
     schema, names = snapshot.schema, log_names(snapshot)
     return {

@@ -25,6 +25,12 @@ _BUCKET: Final = re.compile(r"(\d{4})(\d\d)(\d\d)?(\d\d)?(\d\d)?(\d\d)?")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def index_of(snapshot: Snapshot) -> IndexBase | None:
+    """The index that a version is read on; None without one, and for one whose list of parts is damaged."""
+    base = snapshot.segment.base
+    return base if isinstance(base, IndexBase) and base.listed_parts is not None else None
+
+
 def map_of(base: IndexBase, first: int = 0, last: int | None = None, most: int = MOST_COLUMNS) -> dict[str, Any]:
     """The parts at some positions, in at most `most` columns."""
     parts, layout = base.manifest.parts, base.layout

@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from delta_sidecar.errors import ObjectNotFoundError, VersionNotFoundError
 from delta_sidecar.index.format.index_names import directory_for, manifest_version
-from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.log.commits import CommitBytes
 from delta_sidecar.log.dialect import LOG_DIRECTORY
 from delta_sidecar.log.log_names import commit_name, version_prefix
 from delta_sidecar.log.segment import LogListing
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import commit_info
+from delta_sidecar.server.page.part_map import index_of
 from delta_sidecar.storage.store import LIST_PAGE, ObjectMeta
 
 SPAN: Final = 200
@@ -79,8 +79,8 @@ def timeline(snapshot: Snapshot, names: LogNames) -> dict[str, Any]:
 def _indexes(snapshot: Snapshot, named: Mapping[int, ObjectMeta]) -> list[dict[str, Any]]:
     """The index, older builds whose parts it still has, and other indexes that are there."""
     shown: dict[int, dict[str, Any]] = {version: {"version": version, "state": "other"} for version in named}
-    base = snapshot.segment.base
-    if isinstance(base, IndexBase):
+    base = index_of(snapshot)
+    if base is not None:
         parts = base.manifest.parts
         written = Counter(parts.build)
         for place, name in enumerate(parts.builds):
