@@ -93,6 +93,18 @@ KEYS: list[tuple[Place, object]] = [
     (("parts", "key_max", 0), None),
     (("parts", "key_max", 0), 5),
 ]
+STATE: list[tuple[Place, object]] = [
+    (("metadata", "schemaString"), "{"),
+    (("metadata", "schemaString"), "{}"),
+    (("metadata", "schemaString"), "[]"),
+    (("metadata", "schemaString"), "[" * 100_000),
+    (("metadata", "schemaString"), '{"type":"struct","fields":[{"name":5,"type":"long"}]}'),
+    (("protocol", "minReaderVersion"), 99),
+    (("protocol", "readerFeatures"), ["unheard of"]),
+    (("sort", "column"), ["nope"]),
+    (("sort",), {"kind": "modification_time", "column": ["x"]}),
+    (("time_column",), ["s"]),
+]
 
 
 def forgeries(cases: list[tuple[Place, object]]) -> Any:
@@ -100,7 +112,7 @@ def forgeries(cases: list[tuple[Place, object]]) -> Any:
     return pytest.mark.parametrize(("place", "value"), cases, ids=ids)
 
 
-@forgeries([case for case in PARTS if case[0][-1] != "deep"] + KEYS)
+@forgeries([case for case in PARTS if case[0][-1] != "deep"] + KEYS + STATE)
 def test_readers_take_another_base_and_say_why(
     made: Made, capfd: pytest.CaptureFixture[str], place: Place, value: object
 ) -> None:
@@ -120,7 +132,7 @@ def test_readers_take_another_base_and_say_why(
     assert "Logging error" not in capfd.readouterr().err
 
 
-@forgeries([case for case in PARTS if case[0][-1] != "deep"] + KEYS)
+@forgeries([case for case in PARTS if case[0][-1] != "deep"] + KEYS + STATE)
 def test_a_check_reports_them(made: Made, place: Place, value: object) -> None:
     forge(made, place, value)
     found = verify_index(made.store)
@@ -134,7 +146,7 @@ def test_what_is_not_known_is_passed_over(made: Made) -> None:
     assert verify_index(made.store).ok
 
 
-@forgeries([PARTS[2], PARTS[17], KEYS[0]])
+@forgeries([PARTS[2], PARTS[17], KEYS[0], STATE[0], STATE[7]])
 def test_no_command_fails_on_them(made: Made, place: Place, value: object) -> None:
     forge(made, place, value)
     for command in ("files", "info", "explain"):
@@ -149,7 +161,7 @@ def test_no_command_fails_on_them(made: Made, place: Place, value: object) -> No
         assert invoke("maintain", made.root, "--only", "garbage", *more).code == 0
 
 
-@forgeries([PARTS[2], PARTS[17], KEYS[0]])
+@forgeries([PARTS[2], PARTS[17], KEYS[0], STATE[0], STATE[7]])
 def test_a_build_replaces_them(made: Made, place: Place, value: object) -> None:
     forge(made, place, value)
     assert build_index(made.store, INDEXED).mode == "full"
@@ -177,3 +189,10 @@ def test_a_page_shows_such_an_index_as_damaged(made: Made) -> None:
         str(snapshot.segment.base) == f"index {INDEXED}, {snapshot.segment.base.manifest.files} files in damaged parts"
     )
     assert (snapshot.segment.base.size, snapshot.segment.base.part_count) == (0, 0)
+
+
+def test_the_error_of_a_column_that_is_gone_names_the_manifest(made: Made) -> None:
+    forge(made, ("sort", "column"), ["nope"])
+    assert NAME in verify_index(made.store).problems[0]
+    snapshot = DeltaTable(str(made.root)).snapshot
+    assert f"{NAME}: the sort or time column" in (snapshot.passed_over or "")

@@ -209,7 +209,7 @@ def parse_schema(text: str, mapping_mode: str = "none") -> StructType:
     try:
         wire = msgspec.json.decode(text)
         parsed = _parse_type(wire, mapping_mode != "none")
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptLogError(f"the table's schema cannot be read ({error}): {text[:200]!r}") from None
     if not isinstance(parsed, StructType):
         raise CorruptLogError(f"the table's schema is not a struct: {text[:200]!r}")
@@ -249,6 +249,8 @@ def parse_type(name: str) -> DataType:
 def _parse_field(wire: Mapping[str, Any], mapped: bool) -> StructField:
     metadata = wire.get("metadata") or {}
     name = wire["name"]
+    if not isinstance(name, str) or not isinstance(metadata, Mapping):
+        raise TypeError("a column has no name, or metadata of a wrong type")
     physical = metadata.get("delta.columnMapping.physicalName") if mapped else None
     field_id = metadata.get("delta.columnMapping.id") if mapped else None
     return StructField(

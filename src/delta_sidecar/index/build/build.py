@@ -11,8 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-import msgspec
-
 from delta_sidecar.errors import CorruptIndexError, CorruptLogError, InputError, LogGapError
 from delta_sidecar.index.build.build_job import Build, Progress, merged_metadata
 from delta_sidecar.index.build.build_job import BuildOptions as BuildOptions
@@ -160,7 +158,7 @@ def _same_layout(manifest: Manifest, build: Build) -> bool:
     try:
         then, now = layout_of(manifest), build.layout
         PartOrder.of(manifest.parts, then.sort)
-    except (CorruptIndexError, msgspec.DecodeError, ValueError, TypeError, KeyError):
+    except CorruptIndexError:
         return False
     if (then.sort.kind, then.sort.path, then.buckets) != (now.sort.kind, now.sort.path, now.buckets):
         return False

@@ -71,7 +71,7 @@ class IndexLayout(Struct, frozen=True):
         time_column: str | None = None,
     ) -> IndexLayout:
         """The layout of a table; columns by their logical names, chosen by what the schema tells where not given."""
-        partition = tuple(f for f in schema if f.name in partition_columns and _is_typed(f.type) and _is_nameable(f))
+        partition = tuple(f for f in schema if f.name in partition_columns and is_sortable(f.type) and _is_nameable(f))
         leaves = tuple(_leaves([f for f in schema if f.name not in partition_columns], ()))
         bucket = next((candidate for candidate in bucket_columns(schema) if candidate.field in partition), None)
         time = _time_leaf(schema, leaves, time_column, bucket.time.name if bucket else None)
@@ -81,8 +81,13 @@ class IndexLayout(Struct, frozen=True):
         return cls(leaves, partition, time, sort, granularity, time_buckets(schema, partition_columns))
 
 
-def _is_typed(data_type: DataType) -> bool:
+def is_sortable(data_type: DataType) -> bool:
+    """Whether values of a type compare, so that they can be partition values and keys of an index."""
     return comparison_type(data_type) is not None
+
+
+def is_time(data_type: DataType) -> bool:
+    return isinstance(data_type, PrimitiveType) and data_type.name in _TIMES
 
 
 def _is_nameable(field: StructField) -> bool:
@@ -104,7 +109,7 @@ def bound_type(data_type: DataType) -> pa.DataType | None:
     match data_type:
         case PrimitiveType("binary"):
             return pa.string()
-        case PrimitiveType() | DecimalType() if _is_typed(data_type):
+        case PrimitiveType() | DecimalType() if is_sortable(data_type):
             return arrow_type(data_type)
     return None
 
@@ -114,15 +119,11 @@ def _time_leaf(schema: StructType, leaves: Sequence[Leaf], chosen: str | None, o
     name = chosen or of_bucket
     if name is not None:
         leaf = _leaf_of(schema, leaves, name)
-        if leaf is None or not _is_time(leaf):
+        if leaf is None or not is_time(leaf.type):
             raise InputError(f"column {name!r} is not a date or timestamp with stats; choose another --time-column")
         return leaf
     tops = [leaf for leaf in leaves if len(leaf.path) == 1]
     return next((leaf for kind in _TIMES for leaf in tops if leaf.type == PrimitiveType(kind)), None)
-
-
-def _is_time(leaf: Leaf) -> bool:
-    return isinstance(leaf.type, PrimitiveType) and leaf.type.name in _TIMES
 
 
 def _leaf_of(schema: StructType, leaves: Sequence[Leaf], name: str) -> Leaf | None:
@@ -144,7 +145,7 @@ def _sort_key(
 ) -> SortKey:
     if chosen is not None:
         return _chosen_key(schema, leaves, partition, chosen)
-    by_time = next((f for f in partition if isinstance(f.type, PrimitiveType) and f.type.name in _TIMES), None)
+    by_time = next((f for f in partition if is_time(f.type)), None)
     field = bucket or by_time or next(iter(partition), None)
     if field is not None:
         return SortKey("partition", (field.physical_name,), field.type)

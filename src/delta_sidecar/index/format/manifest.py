@@ -12,12 +12,12 @@ from typing import Final, Literal
 
 import msgspec
 
-from delta_sidecar.errors import CorruptIndexError
-from delta_sidecar.index.format.index_layout import IndexLayout, Path, SortKey, SortKind
+from delta_sidecar.errors import CorruptIndexError, DeltaSidecarError
+from delta_sidecar.index.format.index_layout import IndexLayout, Path, SortKey, SortKind, is_sortable, is_time
 from delta_sidecar.index.format.index_names import manifest_name
 from delta_sidecar.index.format.part_entries import PartEntry, PartList
 from delta_sidecar.log.actions import Metadata, Protocol
-from delta_sidecar.log.protocol import mapping_mode
+from delta_sidecar.log.protocol import check_protocol, mapping_mode
 from delta_sidecar.storage.store import Buffer, ObjectMeta
 from delta_sidecar.values.types import DataType, StructType, parse_schema
 
@@ -199,18 +199,29 @@ def totals(parts: Iterable[PartEntry]) -> tuple[int, int, int | None]:
 
 
 def layout_of(manifest: Manifest) -> IndexLayout:
-    """The columns of an index. `CorruptIndexError` if the schema lacks the sort or time column."""
-    text = manifest.metadata.schemaString
-    mode = mapping_mode(manifest.protocol, manifest.metadata)
-    schema = parse_schema(text, mode) if text else StructType()
-    layout = IndexLayout.of(schema, manifest.metadata.partitionColumns)
+    """The columns of an index. `CorruptIndexError` if this reader does not know its protocol, or its schema cannot be
+    read or lacks a column that it needs."""
+    name, text = manifest_name(manifest.version), manifest.metadata.schemaString
+    try:
+        check_protocol(manifest.protocol)
+        mode = mapping_mode(manifest.protocol, manifest.metadata)
+        schema = parse_schema(text, mode) if text else StructType()
+        layout = IndexLayout.of(schema, manifest.metadata.partitionColumns)
+    except (DeltaSidecarError, ValueError, TypeError, KeyError, AttributeError) as error:
+        # Whether the log's own protocol or schema is like that shows when the log is read.
+        raise CorruptIndexError(
+            f"{name}: its protocol or schema cannot be read ({error}); build the index again"
+        ) from None
     leaves = {leaf.path: leaf for leaf in layout.leaves}
     partition: dict[Path, DataType] = {(field.physical_name,): field.type for field in layout.partition}
     kind, path, time = manifest.sort.kind, tuple(manifest.sort.column), tuple(manifest.time_column)
     types = partition if kind == "partition" else {leaf.path: leaf.type for leaf in layout.leaves}
-    if (time and time not in leaves) or (kind != "modification_time" and path not in types):
+    # A build gives `modification_time` no column, and the other kinds one.
+    is_key = not path if kind == "modification_time" else path in types and is_sortable(types[path])
+    if not is_key or (time and (time not in leaves or not is_time(leaves[time].type))):
         raise CorruptIndexError(
-            f"{manifest.version}: the sort or time column is not in the table's schema; build the index again"
+            f"{name}: the sort or time column is not in the table's schema, or not of a type for it; "
+            "build the index again"
         )
     key = SortKey(kind, path, types[path]) if path else SortKey(kind)
     return msgspec.structs.replace(layout, time=leaves.get(time), sort=key, granularity=manifest.sort.granularity)
