@@ -1,4 +1,4 @@
-"""Counts and sizes as people read them."""
+"""Counts, sizes and foreign texts as people read them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,13 @@ def sized(count: int) -> str:
             break
         value /= 1000
     return f"{value:.1f} {unit}" if value < 99.95 else f"{value:,.0f} {unit}"
+
+
+def printable(text: str) -> str:
+    """Text from a table, without control characters for the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def general(reason: str) -> str:

@@ -411,3 +411,18 @@ def test_ctrl_c_ends_the_page_of_the_demo(tmp_path: Path) -> None:
         assert b"Traceback" not in process.stderr.read()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url)
+
+
+def test_an_error_does_not_steer_the_terminal(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither as one line nor with its traceback: names of the table and of files are in it."""
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("two\nlines\x1b[31m")
+
+    monkeypatch.setattr("delta_sidecar.cli.files.list_files", broken)
+    for arguments in ([], ["--verbose"]):
+        done = invoke("files", large, *arguments)
+        assert done.code == 1
+        assert "\\x1b[31m" in done.err
+        assert "\x1b" not in done.err
+    assert "\x1b" not in invoke("files", large, "--no\x1b[31m").err

@@ -109,6 +109,16 @@ def test_text_of_the_table_does_not_steer_the_terminal(tmp_path: Path) -> None:
     assert invoke("files", root, "--json").objects[0]["path"] == "a\x1b[31m.parquet"
 
 
+@pytest.mark.parametrize("columns", ["uri", "path", "uri,size"])
+def test_a_decoded_path_does_not_steer_the_terminal(tmp_path: Path, columns: str) -> None:
+    root = LogBuilder(tmp_path).commit(add("a%1B[31m%0A.parquet")).root
+    done = invoke("files", root, "--columns", columns)
+    assert done.code == 0
+    assert done.out.isascii()
+    assert "\x1b" not in done.out
+    assert len(done.out.splitlines()) == 2
+
+
 def test_an_empty_table_is_no_lines(tmp_path: Path) -> None:
     root = LogBuilder(tmp_path).commit().root
     assert invoke("files", root, "--json").objects == []

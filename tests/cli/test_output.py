@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from delta_sidecar.cli import output
-from delta_sidecar.texts import sized
+from delta_sidecar.texts import printable, sized
 
 
 class Sink(io.TextIOWrapper):
@@ -69,7 +69,22 @@ def test_columns_are_aligned_by_the_first_rows() -> None:
     ("text", "shown"), [("naïve", "naïve"), ("a\nbé", "a\\nbé"), ("\x1b[31m", "\\x1b[31m"), ("\u202e", "\\u202e")]
 )
 def test_only_what_does_not_print_is_escaped(text: str, shown: str) -> None:
-    assert output.printable(text) == shown
+    assert printable(text) == shown
+
+
+def test_no_table_fact_or_headline_steers_the_terminal() -> None:
+    sink = Sink()
+    with redirect_stdout(sink):
+        output.write_headline("reads \x1b[31m")
+        output.write_table(["a\x1b[31m", "b\n"], [["\x1b[2J", "\x07"]])
+        output.write_facts([("c\x1b[31m", "\x1b[2J")])
+    assert sink.seen.getvalue().decode().splitlines() == [
+        "reads \\x1b[31m",
+        "",
+        "a\\x1b[31m  b\\n",
+        "\\x1b[2J       \\x07",  # whoever gives rows escapes them before they are measured
+        "c\\x1b[31m  \\x1b[2J",
+    ]
 
 
 def test_long_cells_are_cut() -> None:

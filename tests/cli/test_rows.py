@@ -107,3 +107,17 @@ def test_reading_does_not_import_pandas(table: str) -> None:
     done = subprocess.run([sys.executable, "-c", program, table], capture_output=True, text=True, check=True)
     assert done.stderr == "False\n"
     assert len(done.stdout.splitlines()) == 5
+
+
+def test_a_column_name_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    """Neither as a heading nor in an error that names the columns, with or without a traceback."""
+    name = "a\x1b[31m"
+    deltalake.write_deltalake(tmp_path, pa.table({name: [1]}))
+    plain = invoke("read", tmp_path)
+    assert plain.out.splitlines()[0] == "a\\x1b[31m"
+    assert list(invoke("read", tmp_path, "--json").objects[0]) == [name]
+    for arguments in (["--columns", "zz"], ["--columns", "zz", "--verbose"], ["--columns", "z\x1b[2J"]):
+        done = invoke("read", tmp_path, *arguments)
+        assert done.code == 2
+        assert "columns here: a\\x1b[31m" in done.err
+        assert "\x1b" not in done.err

@@ -17,6 +17,7 @@ from delta_sidecar.lake.change_feed import CdfReadOptions
 from delta_sidecar.lake.cursors import CdfCursor, CdfCursorStore, state_beside
 from delta_sidecar.lake.table_changes import changes_by_cursor
 from delta_sidecar.table import DeltaTable
+from delta_sidecar.texts import printable
 
 
 def cursors_at(table: str | None, state: str | None, storage_options: Mapping[str, str]) -> CdfCursorStore:
@@ -66,7 +67,8 @@ def list_cursors(cursors: CdfCursorStore, as_json: bool) -> None:
 
 def _cells(cursor: CdfCursor) -> list[str]:
     version = "none" if cursor.last_version < 0 else str(cursor.last_version)
-    return [cursor.dataset_name, version, cursor.last_timestamp or "", cursor.table_id or ""]
+    texts = (cursor.dataset_name, version, cursor.last_timestamp or "", cursor.table_id or "")
+    return list(map(printable, texts))
 
 
 def reset_cursor(cursors: CdfCursorStore, name: str, version: int | None) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from click.exceptions import ClickException, Exit
 
 from delta_sidecar.errors import DeltaSidecarError
+from delta_sidecar.texts import printable
 
 DONE, UNEXPECTED, MENDABLE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
@@ -97,7 +98,8 @@ def _unexpected(error: Exception, verbose: bool, secrets: Mapping[str, str]) -> 
     if verbose:
         import traceback
 
-        sys.stderr.write(without_secrets("".join(traceback.format_exception(error)), secrets))
+        lines = without_secrets("".join(traceback.format_exception(error)), secrets).split("\n")
+        sys.stderr.write("\n".join(map(printable, lines)))
         sys.stderr.flush()
         return
     say_line(f"unexpected {type(error).__name__}: {error}; run again with --verbose for the traceback", secrets)
@@ -106,7 +108,7 @@ def _unexpected(error: Exception, verbose: bool, secrets: Mapping[str, str]) -> 
 def _say(text: str) -> None:
     """Print a new line, also while a progress line is on the terminal."""
     fresh = "\r\x1b[2K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{fresh}sidecar: {' '.join(text.split())}\n")
+    sys.stderr.write(f"{fresh}sidecar: {printable(' '.join(text.split()))}\n")
     sys.stderr.flush()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from delta_sidecar.cli.output import printable, write_table
+from delta_sidecar.cli.output import write_table
 from delta_sidecar.cli.reports import log_listing, moment
 from delta_sidecar.cli.sinks import Sink, write_result
 from delta_sidecar.errors import UnknownColumnError, did_you_mean
@@ -18,7 +18,7 @@ from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.scan.file_scan import FileScan
 from delta_sidecar.storage import parse_location, resolve_log_path
 from delta_sidecar.table import DeltaTable
-from delta_sidecar.texts import sized
+from delta_sidecar.texts import printable, sized
 
 JSON_COLUMNS = (
     "path",
@@ -143,7 +143,7 @@ def stats_json(text: str | None) -> msgspec.Raw | str | None:
 
 def _cells(scan: FileScan, columns: Sequence[str], where: UriMaker) -> Iterator[list[str]]:
     for info in file_infos(scan):
-        yield [where.uri(info.path) if name == "uri" else _shown(name, getattr(info, name)) for name in columns]
+        yield [_shown(name, where.uri(info.path) if name == "uri" else getattr(info, name)) for name in columns]
 
 
 _NUMBERS = ("size", "num_records", "base_row_id", "default_row_commit_version", _TITLES["deletion_vector"])

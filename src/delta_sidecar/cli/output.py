@@ -16,6 +16,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 import msgspec
 
+from delta_sidecar.texts import printable
+
 _SAMPLE = 100
 """Rows whose widths decide those of the columns."""
 _WIDEST = 60
@@ -68,16 +70,17 @@ def write_table(
 
     `numbers` are aligned to the right, `paths` are cut where those of the first rows are alike.
     """
+    headings = list(map(printable, columns))
     coming = iter(rows)
     first = list(islice(coming, _SAMPLE))
-    widths = [min(_WIDEST, max(len(cell) for cell in column)) for column in zip(columns, *first)]
+    widths = [min(_WIDEST, max(len(cell) for cell in column)) for column in zip(headings, *first)]
     terminal = terminal_width()
     if terminal is not None:
-        widths[-1] = max(len(cell) for cell in (columns[-1], *(row[-1] for row in first)))
+        widths[-1] = max(len(cell) for cell in (headings[-1], *(row[-1] for row in first)))
         widths = _fitted(widths, terminal)
     cuts = [_PathCut([row[at] for row in first]) if name in paths else cut_end for at, name in enumerate(columns)]
     lines = _Lines(widths, [name in numbers for name in columns], cuts, terminal)
-    sys.stdout.write(bold(lines.line(columns)) + "\n")
+    sys.stdout.write(bold(lines.line(headings)) + "\n")
     for chunk in _chunks(lines.line(row) for row in chain(first, coming)):
         sys.stdout.write("\n".join(chunk) + "\n")
 
@@ -104,7 +107,7 @@ class _Lines:
 
     def line(self, cells: Sequence[str]) -> str:
         texts = [self._cell(cell, *column) for cell, column in zip(cells, self._columns)]
-        line = _GAP.join(texts).rstrip()
+        line = printable(_GAP.join(texts).rstrip())
         return line if self._terminal is None else cut_end(line, self._terminal)
 
     def _cell(self, text: str, width: int, right: bool, cut: Cut) -> str:
@@ -116,13 +119,6 @@ class _Lines:
 def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
     while chunk := list(islice(lines, 1000)):
         yield chunk
-
-
-def printable(text: str) -> str:
-    """Text from a table, without control characters for the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def cut(text: str) -> str:
@@ -186,17 +182,16 @@ def _beginning(texts: Sequence[str]) -> str:
 
 def write_headline(text: str) -> None:
     """A line of its own before facts."""
-    width = terminal_width()
+    text, width = printable(text), terminal_width()
     sys.stdout.write(bold("\n".join([text] if width is None else textwrap.wrap(text, width))) + "\n\n")
 
 
 def write_facts(facts: Iterable[tuple[str, str]]) -> None:
     """Names and values, one per line. On a terminal, long values are wrapped and long paths are cut."""
-    lines = list(facts)
+    lines = [(printable(name), printable(value)) for name, value in facts]
     indent = max(len(name) for name, _ in lines) + len(_GAP)
     width = terminal_width()
-    for name, value in lines:
-        shown = printable(value)
+    for name, shown in lines:
         if width is not None:
             shown = _folded(shown, width - indent, " " * indent)
         sys.stdout.write(f"{bold(name)}{' ' * (indent - len(name))}{shown}".rstrip() + "\n")

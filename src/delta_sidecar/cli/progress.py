@@ -10,7 +10,8 @@ import time
 from types import TracebackType
 from typing import Any
 
-from delta_sidecar.cli.output import cut_end, printable
+from delta_sidecar.cli.output import cut_end
+from delta_sidecar.texts import printable
 
 _log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 import pyarrow as pa
 
-from delta_sidecar.cli.output import bold, printable, write_json
+from delta_sidecar.cli.output import bold, write_json
 from delta_sidecar.cli.rows import json_values, write_rows
 from delta_sidecar.cli.sinks import Sink
-from delta_sidecar.texts import counted
+from delta_sidecar.texts import counted, printable
 
 if TYPE_CHECKING:
     from delta_sidecar.search.companion.searching import CompanionSearch
@@ -65,7 +65,7 @@ def print_hits(table: Searchable, wanted: Wanted, sink: Sink) -> None:
 
 def _say_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {printable(note)}", err=True)
 
 
 def _say_rest(hits: SearchHits, count: int) -> None:

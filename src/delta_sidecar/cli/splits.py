@@ -31,7 +31,7 @@ from delta_sidecar.search.upkeep import doctor, drop_partitions, prewarm, repair
 from delta_sidecar.search.writing.retention import CleanupReport, clean_log, purge
 from delta_sidecar.search.writing.transactions import checkpoint, upgrade_protocol
 from delta_sidecar.table import DeltaTable
-from delta_sidecar.texts import counted, sized
+from delta_sidecar.texts import counted, printable, sized
 
 _log = logging.getLogger(__name__)
 
@@ -395,10 +395,10 @@ def _print_splits(place: Place, found: Sequence[Any]) -> None:
         return
     rows = (
         (
-            split.path,
+            printable(split.path),
             f"{split.numRecords or 0:,}",
             f"{split.size:,}",
-            f"{split.timeRangeStart or ''} {split.timeRangeEnd or ''}".strip(),
+            printable(f"{split.timeRangeStart or ''} {split.timeRangeEnd or ''}".strip()),
         )
         for split in found
     )

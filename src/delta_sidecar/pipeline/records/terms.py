@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from delta_sidecar.pipeline.records.inference import merged
+from delta_sidecar.texts import printable
 from delta_sidecar.values.column_names import folded
 
 ELEMENTS: Final = 0
@@ -76,7 +77,7 @@ class Report:
 def shortened(text: str) -> str:
     """A text that fits into a message: not too long, and nothing in it that moves a terminal's cursor."""
     cut = text if len(text) <= _LONGEST_EXAMPLE else text[: _LONGEST_EXAMPLE - 1] + "…"
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in cut)
+    return printable(cut)
 
 
 @dataclass(frozen=True, slots=True)
