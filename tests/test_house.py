@@ -37,6 +37,13 @@ def test_command_is_named_sidecar() -> None:
     assert command.value == "delta_sidecar.cli.main:run"
 
 
+def test_the_package_runs_as_the_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "delta_sidecar", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("sidecar ")
+
+
 def pins() -> dict[str, str]:
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     return dict(line.split("==") for line in lines)
