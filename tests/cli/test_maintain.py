@@ -27,7 +27,7 @@ def test_a_dry_run_says_what_each_step_would_do(events: LogBuilder) -> None:
     assert done.code == 0
     words = [line.split(maxsplit=1)[0] for line in done.out.splitlines()]
     assert words == ["table", "version", "optimize", "index", "garbage", "dry"]
-    assert "due: 2 small files in 1 buckets" in done.out
+    assert "due: 2 small files in 1 bucket" in done.out
     assert sorted(path.name for path in events.root.iterdir()) == ["_delta_log"]
 
 

@@ -79,3 +79,11 @@ def test_without_pyspark_one_line_says_what_to_do(tmp_path: Path, monkeypatch: p
     assert len(done.err.splitlines()) == 1
     assert "pip install 'delta-sidecar[spark]', or build in one process: --engine process" in done.err
     assert invoke("build", tmp_path, "--engine", "process").code == 0
+
+
+def test_one_file_is_not_files(tmp_path: Path) -> None:
+    root = LogBuilder(tmp_path / "one").commit(add("a")).root
+    built = invoke("build", root, "--full")
+    assert "engine   1 file: built in one process" in built.out
+    for command in ("explain", "info"):
+        assert "index 0, 1 file in 1 part" in invoke(command, root).out

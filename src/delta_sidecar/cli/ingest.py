@@ -21,7 +21,7 @@ from delta_sidecar.pipeline.session import spark_session
 from delta_sidecar.pipeline.sources import source_of
 from delta_sidecar.pipeline.streaming import await_end, ingest_stream
 from delta_sidecar.storage import open_store
-from delta_sidecar.texts import sized
+from delta_sidecar.texts import counted, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ def _lines(summaries: list[IngestSummary]) -> Iterator[tuple[str, str]]:
     rows = [done.rows for done in summaries]
     yield "rows", "unknown: the table keeps no statistics" if None in rows else f"{sum(filter(None, rows)):,}"
     if nulls := sum(done.null_bucket_rows or 0 for done in summaries):
-        yield "without a time", f"{nulls:,} rows, in the null bucket"
+        yield "without a time", f"{counted(nulls, 'row')}, in the null bucket"
     if bad := sum(done.bad_rows for done in summaries):
         yield "bad rows", f"{bad:,}, written to the bad-row table"
     yield "files", f"{sum(done.files for done in summaries):,}, {sized(sum(done.bytes for done in summaries))}"

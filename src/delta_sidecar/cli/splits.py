@@ -421,7 +421,8 @@ def repair_table(place: Place, whole: bool, dry_run: bool) -> None:
     done = repair(place.table, whole=whole, dry_run=dry_run, storage_options=place.storage_options or None)
     facts = [("checked", counted(done.checked, "split"))]
     facts += [
-        ("would remove" if dry_run else "removed", f"{lost.reason} ({lost.rows or 0:,} rows)") for lost in done.lost
+        ("would remove" if dry_run else "removed", f"{lost.reason} ({counted(lost.rows or 0, 'row')})")
+        for lost in done.lost
     ]
     facts += [("kept", one.reason) for one in done.unknown]
     facts += [("version", str(done.version))] if done.version is not None else []
@@ -445,7 +446,7 @@ def check(place: Place, whole: bool) -> None:
     found = doctor(place.table, whole=whole, storage_options=place.storage_options or None)
     facts = [
         ("version", str(found.version)),
-        ("splits", f"{found.splits:,}, {found.rows:,} rows, {sized(found.bytes)}"),
+        ("splits", f"{found.splits:,}, {counted(found.rows, 'row')}, {sized(found.bytes)}"),
         *(("problem", text) for text in found.problems),
         *(("advice", text) for text in found.advice),
     ]

@@ -33,6 +33,7 @@ from delta_sidecar.pipeline.session import shuffle_partitions, temporary_setting
 from delta_sidecar.pipeline.small_files import SmallFiles, crowded_partitions, partition_fields, predicate
 from delta_sidecar.storage.opening import open_store
 from delta_sidecar.storage.store import Store
+from delta_sidecar.texts import counted
 from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ class _Run:
         crowded = crowded_partitions(snapshot, self.order.target // 2)
         files = sum(bucket.files for bucket in crowded)
         facts = {"buckets": len(crowded), "small_files": files, "bytes": sum(bucket.bytes for bucket in crowded)}
-        summary = f"{files:,} small files in {len(crowded):,} buckets"
+        summary = f"{counted(files, 'small file')} in {counted(len(crowded), 'bucket')}"
         if not crowded:
             return _Done("nothing to do", "no bucket has several small files", facts)
         if self.dry_run:
@@ -418,11 +419,11 @@ class _Run:
         files = self.session.count(f"{statement} DRY RUN", _directories(load_snapshot(self.store)))
         if self.dry_run or not files:
             state: State = "due" if files else "nothing to do"
-            return _Done(state, f"{files:,} files that no retained version uses", {"files": files})
+            return _Done(state, f"{counted(files, 'file')} that no retained version uses", {"files": files})
         before = load_snapshot(self.store).version
         self.session.sql(statement)
         deleted = self._vacuumed_since(before)
-        what = "files that no retained version uses" if deleted is None else f"{deleted:,} files"
+        what = "files that no retained version uses" if deleted is None else counted(deleted, "file")
         return _Done("done", f"{what} deleted", {"files": deleted})
 
     def _vacuumed_since(self, version: int) -> int | None:
@@ -444,7 +445,7 @@ class _Run:
             return _Done("nothing to do", f"no files added or removed since checkpoint {snapshot.segment.base_version}")
         if self.dry_run:
             commits = snapshot.version - snapshot.segment.base_version
-            return _Done("due", f"{commits:,} commits since the last checkpoint", {"commits": commits})
+            return _Done("due", f"{counted(commits, 'commit')} since the last checkpoint", {"commits": commits})
         if due:
             self._set_properties({INTERVAL: "1", INTERVAL_BEFORE: before or ""})
         self._restore_interval(before)
@@ -493,7 +494,9 @@ class _Run:
         )
         parts = f"{report.parts_written:,} parts written, {report.parts_reused:,} reused"
         facts = {"version": report.version, "mode": report.mode, "files": report.files}
-        return _Done("done", f"version {report.version}, {report.files:,} files, {report.mode}; {parts}", facts)
+        return _Done(
+            "done", f"version {report.version}, {counted(report.files, 'file')}, {report.mode}; {parts}", facts
+        )
 
     def _garbage(self) -> _Done:
         from delta_sidecar.index.build.garbage import collect_garbage
@@ -501,7 +504,7 @@ class _Run:
         report = collect_garbage(self.store, dry_run=self.dry_run)
         facts = {"files": report.files, "bytes": report.bytes}
         state = self._state if report.files else "nothing to do"
-        return _Done(state, f"{report.files:,} files of old indexes", facts)
+        return _Done(state, f"{counted(report.files, 'file')} of old indexes", facts)
 
 
 def _directories(snapshot: Snapshot) -> str:

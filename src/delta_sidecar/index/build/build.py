@@ -27,6 +27,7 @@ from delta_sidecar.index.format.sort_keys import PartOrder, same_values
 from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, newest_usable_manifest
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
+from delta_sidecar.texts import counted
 from delta_sidecar.values.types import DataType, StructType
 
 Mode: TypeAlias = Literal["current", "full", "incremental"]
@@ -196,9 +197,11 @@ def _parts(build: Build, base: FoundManifest | None, notes: list[str], whole: Wh
         parts = build_whole(build, notes)
         files = sum(part.rows for part in parts)
         why = "as requested" if count is None else f"Spark is used above {limit:,}"
-        build.reason = f"{files:,} files: built in one process; {why}"
+        build.reason = f"{counted(files, 'file')}: built in one process; {why}"
         return _Made(parts, "full", "process")
-    why = "as requested" if count is None else f"{count:,} files to read, and one process builds up to {limit:,}"
+    why = (
+        "as requested" if count is None else f"{counted(count, 'file')} to read, and one process builds up to {limit:,}"
+    )
     build.reason = f"{ON_SPARK}; {why}"
     build.progress(build.reason)
     if whole is None:

@@ -17,6 +17,7 @@ from delta_sidecar.index.read.manifests import FoundManifest
 from delta_sidecar.index.read.part_rows import read_file_keys
 from delta_sidecar.index.read.whole_part import completed, read_part
 from delta_sidecar.index.stats.index_rows import conformed, index_rows
+from delta_sidecar.texts import counted
 
 
 class TooMuchChanged(Exception):
@@ -48,7 +49,7 @@ def _parts(build: Build, base: FoundManifest, tail: Tail) -> list[PartEntry]:
     for batch in tail.rows():
         added.add(index_rows(batch, build.layout))
     new = added.close()
-    build.progress(f"{sum(p.rows for p in new):,} files added since version {base.manifest.version}")
+    build.progress(f"{counted(sum(p.rows for p in new), 'file')} added since version {base.manifest.version}")
     kept, loose = _unhidden(build, base, tail)
     return [*kept, *loose, *new]
 

@@ -28,6 +28,7 @@ from delta_sidecar.index.format.part_entries import PartEntry
 from delta_sidecar.index.format.part_format import MANIFEST_KEY
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, joined, sorted_rows
 from delta_sidecar.listing.live_files import live_rows
+from delta_sidecar.texts import counted
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ def _with_progress(build: Build, tables: Iterable[pa.Table]) -> Iterator[pa.Tabl
     count = 0
     for table in tables:
         count += table.num_rows
-        build.progress(f"{count:,} files read")
+        build.progress(f"{counted(count, 'file')} read")
         yield table
 
 
@@ -155,7 +156,7 @@ def write_sorted(build: Build, tables: Sequence[pa.Table]) -> list[PartEntry]:
     if not tables:
         return []
     rows = sorted_rows(joined(tables), build.layout)
-    build.progress(f"{rows.num_rows:,} files read")
+    build.progress(f"{counted(rows.num_rows, 'file')} read")
     if not rows.num_rows:
         return []
     if rows.num_rows <= build.options.limits.single_rows:
