@@ -718,6 +718,20 @@ def differs_filesystem(root: Path, tmp_path: Path) -> None:
         theirs.to_pyarrow_table(filesystem="file")
 
 
+def differs_empty_text(root: Path, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "empty", pa.table({"x": [1, 2, 3], "p": ["", None, "a"]}), partition_by=["p"])
+    ours, theirs = DeltaTable(tmp_path / "empty"), deltalake.DeltaTable(tmp_path / "empty")
+    for value, found in (("", 2), ("a", 1)):
+        asked = [("p", "=", value)]
+        assert ours.to_pyarrow_table(partitions=asked).num_rows == len(ours.file_uris(asked)) == found
+        assert ours.to_pyarrow_table(filters=asked).num_rows == found
+    assert ours.to_pyarrow_table(filters="p = ''").num_rows == 0
+    assert ours.to_pyarrow_table(filters="p is null").num_rows == 2
+    with pytest.warns(DeprecationWarning, match="partition_filters"):
+        assert len(theirs.file_uris([("p", "=", "")])) == 1
+    assert sorted(ours.to_pyarrow_table()["p"].to_pylist(), key=str) == [None, None, "a"]
+
+
 def differs_both_filters(root: Path, tmp_path: Path) -> None:
     assert len(DeltaTable(root).file_uris([("p", "=", "x")], file_pruning_predicate="id >= 0")) == 3
     assert DeltaTable(root).file_uris([("p", "=", "x")], file_pruning_predicate="id > 100") == []
@@ -764,6 +778,7 @@ DIFFERENT: dict[str, Callable[[Path, Path], None]] = {
     "load_cdf": differs_load_cdf,
     "filters=": differs_filters,
     "filesystem=": differs_filesystem,
+    "empty": differs_empty_text,
     "partitions=": differs_both_filters,
     "errors": differs_errors,
 }

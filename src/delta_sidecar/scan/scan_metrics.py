@@ -29,9 +29,10 @@ class ScanMetrics:
     commits_total: int = 0
     commits_scanned: int = 0
     files_considered: int = 0
-    """Live files that were read, before pruning."""
+    """Live files that were read, before pruning. Files of parts and row groups of an index that were skipped whole do
+    not count."""
     files_pruned: int = 0
-    """Live files that cannot match the predicate."""
+    """Those of the files considered that cannot match the predicate."""
     files_emitted: int = 0
     parts_total: int = 0
     parts_read: int = 0
