@@ -221,7 +221,7 @@ def test_the_command(spark: SparkSession, landing: Path) -> None:
     (batch,) = invoke(*stream).objects
     assert batch["rows"] == 2
     assert invoke(*stream).objects == []
-    assert "without a time  1 rows" in invoke(*order).out
+    assert "without a time  1 row," in invoke(*order).out
     assert_refused(invoke("ingest", landing, root.parent / "u", "--time-column", "when"), "no column 'when'")
     assert spark.read.format("delta").load(str(root)).count() == 6
     assert ingest(landing, root, "ts", spark=spark).rows == 2, "the session lives on"
