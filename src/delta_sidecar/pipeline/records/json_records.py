@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -66,14 +66,11 @@ class JsonParser:
     fast: list[pa.Schema] = field(init=False)
     decimals: bool = field(init=False)
     """Whether the parser is to read decimals."""
-    floats: bool = field(init=False)
-    """Whether it is to read doubles or floats."""
 
     def __post_init__(self) -> None:
         self.fields = _by_name(self.terms.columns)
         self.fast = _fast_schemas(self.terms)
-        self.decimals = any(_holds(column.type, pa.types.is_decimal) for column in self.terms.columns)
-        self.floats = any(_holds(column.type, pa.types.is_floating) for column in self.terms.columns)
+        self.decimals = any(_holds_decimals(column.type) for column in self.terms.columns)
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """The records of some lines; a line may hold a list of records, a blank one holds none."""
@@ -127,7 +124,7 @@ class JsonParser:
 
     def _by_arrow(self, lines: Sequence[bytes]) -> list[pa.Array] | None:
         data = b"\n".join(lines)
-        if (self.decimals and _is_fine(data)) or (self.floats and _may_vanish(data)):
+        if self.decimals and _is_fine(data):
             return None
         for at, schema in enumerate(self.fast):
             columns = self._typed(data, schema, len(lines))
@@ -148,11 +145,15 @@ class JsonParser:
             return None
         if table.num_rows != rows:
             return None
-        columns = []
+        columns, has_zero = [], False
         for column, wanted in zip(table.columns, self.terms.columns):
             array = _one(column)
             if not _is_exact(array):
                 return None
+            if not has_zero and _holds_zero(array):
+                has_zero = True
+                if _may_vanish(data):
+                    return None
             converted = _as_wanted(array, wanted.type)
             if converted is None:
                 return None
@@ -385,8 +386,8 @@ def _carried(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _holds(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
-    return test(kind) or any(_holds(part.type, test) for part in conversion.parts_of(kind))
+def _holds_decimals(kind: pa.DataType) -> bool:
+    return pa.types.is_decimal(kind) or any(_holds_decimals(part.type) for part in conversion.parts_of(kind))
 
 
 def _is_fine(data: bytes) -> bool:
@@ -398,11 +399,21 @@ def _is_fine(data: bytes) -> bool:
 
 def _may_vanish(data: bytes) -> bool:
     """Whether JSON may hold a number so small that the parser takes it for 0."""
-    return _ZEROS in data or ((b"e-" in data or b"E-" in data) and _TINY.search(data) is not None)
+    return _ZEROS in data or _has_tiny(data, b"e-") or _has_tiny(data, b"E-")
+
+
+def _has_tiny(data: bytes, sign: bytes) -> bool:
+    # To look for the sign is many times faster than a pattern with it.
+    at = data.find(sign)
+    while at >= 0:
+        if _TINY.match(data, at + len(sign)):
+            return True
+        at = data.find(sign, at + len(sign))
+    return False
 
 
 _ZEROS: Final = b"0" * 300
-_TINY: Final = re.compile(rb"[eE]-0*[1-9][0-9]{2}")
+_TINY: Final = re.compile(rb"0*[1-9][0-9]{2}")
 _MANY_DIGITS: Final = re.compile(rb"\.[0-9]{28}")
 _SMALL_EXPONENT: Final = re.compile(rb"[\s:,\[\"][-+]?[0-9.]+[eE]-[0-9]{2,}[\s,\]}\"]")
 _DIGITS: Final = 38
@@ -420,6 +431,13 @@ def _is_exact(array: pa.Array) -> bool:
         largest = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, WIDE), kind)
         return all_true(pc.less_equal(pc.abs(array), largest))
     return True
+
+
+def _holds_zero(array: pa.Array) -> bool:
+    """Whether a double is 0, which may be one that the parser found too small."""
+    if pa.types.is_struct(array.type) or pa.types.is_list(array.type):
+        return any(map(_holds_zero, _parts(array)))
+    return pa.types.is_float64(array.type) and bool(pc.any(pc.equal(array, 0.0)).as_py())
 
 
 def _parts(array: pa.Array) -> list[pa.Array]:
