@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TABLE: Final = "batch STRING, ingested_at TIMESTAMP, file STRING, reason STRING, raw STRING, raw_bytes BINARY"
+_MOST_LISTS: Final = 1_000
+"""Lists that may hold a record, looked at for it, at most."""
 
 
 def bad_rows_frame(frame: DataFrame, batch: str) -> DataFrame:
@@ -92,10 +94,6 @@ def _in_file(raw: bytes, encoding: str) -> bytes:
         return raw.decode().encode(encoding)
     except UnicodeError:
         return raw
-
-
-_MOST_LISTS: Final = 1_000
-"""Lists that may hold a record, looked at for it, at most."""
 
 
 def _line_number(spark: SparkSession, source: Source | None, origin: str, raw: bytes) -> int | None:

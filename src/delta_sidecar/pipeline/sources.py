@@ -320,11 +320,8 @@ class DirectoryColumn:
         # A time without a zone is UTC, not of the session's zone.
         made = parsed_text(text, name) if name in TIME_TYPES else f"CAST({text} AS {ddl(self.kind)})"
         message = f"concat({literal(f'{self.written}=')}, {raw}, {literal(f' is no {name}; {_NO_COLUMNS}')})"
-        lost = f"({text}) IS NOT NULL AND ({made}) IS NULL"
-        return (
-            f"CASE WHEN {there} THEN CASE WHEN {lost} THEN CAST(raise_error({message}) AS {ddl(self.kind)}) "
-            f"ELSE {made} END END"
-        )
+        lost = f"CASE WHEN {text} IS NOT NULL THEN CAST(raise_error({message}) AS {ddl(self.kind)}) END"
+        return f"CASE WHEN {there} THEN coalesce({made}, {lost}) END"
 
 
 def decoded_sql(sql: str) -> str:
@@ -343,9 +340,8 @@ def directory_columns(source: Source, files: Sequence[File], known: StructType |
         if twice := named_twice(unquote(name) for name, _ in here):
             raise InputError(f"{source.uri}: directories give column {twice} twice: {directory}; {_NO_COLUMNS}")
         for name, value in here:
-            values.setdefault(name, set()).add(_unescaped(source, directory, value))
-        for name, _ in here:
             _unescaped(source, directory, name)
+            values.setdefault(name, set()).add(_unescaped(source, directory, value))
     names = [unquote(name) for name in values]
     check_reserved(names, f"{source.uri}, by the names of its directories,")
     if twice := named_twice(names):

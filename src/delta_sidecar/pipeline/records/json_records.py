@@ -145,15 +145,11 @@ class JsonParser:
             return None
         if table.num_rows != rows:
             return None
-        columns, has_zero = [], False
-        for column, wanted in zip(table.columns, self.terms.columns):
-            array = _one(column)
-            if not _is_exact(array):
-                return None
-            if not has_zero and _holds_zero(array):
-                has_zero = True
-                if _may_vanish(data):
-                    return None
+        arrays = list(map(_one, table.columns))
+        if not all(map(_is_exact, arrays)) or (any(map(_holds_zero, arrays)) and _may_vanish(data)):
+            return None
+        columns = []
+        for array, wanted in zip(arrays, self.terms.columns):
             converted = _as_wanted(array, wanted.type)
             if converted is None:
                 return None
