@@ -10,7 +10,7 @@ from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.build.build import build_index as build_index_of_store
 from delta_sidecar.index.verify.verify import VerifyReport
 from delta_sidecar.index.verify.verify import verify_index as verify_index_of_store
-from delta_sidecar.storage.given_store import store_at
+from delta_sidecar.storage.opening import store_at
 
 if TYPE_CHECKING:
     from delta_sidecar.storage.given_store import GivenStore

@@ -28,9 +28,8 @@ from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.scan.file_infos import FileInfo, file_infos
 from delta_sidecar.settings import Settings, settings_of
 from delta_sidecar.storage.cache import shared_cache
-from delta_sidecar.storage.given_store import store_at
 from delta_sidecar.storage.metered import Cost, MeteredStore
-from delta_sidecar.storage.opening import open_store
+from delta_sidecar.storage.opening import open_store, store_at
 from delta_sidecar.storage.uri import parse_location, resolve_log_path
 from delta_sidecar.table_access import Predicate, TableAccess
 

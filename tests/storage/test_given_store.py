@@ -12,7 +12,7 @@ import pytest
 from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
 
 from delta_sidecar import DeltaTable, InputError, build_index, verify_index
-from delta_sidecar.storage.given_store import store_at
+from delta_sidecar.storage.opening import store_at
 from tests.events_table import write_events
 
 

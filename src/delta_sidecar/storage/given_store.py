@@ -19,21 +19,17 @@ if TYPE_CHECKING:
 _SCHEMES = {"S3Store": {"s3"}, "GCSStore": {"gs"}, "AzureStore": {"az", "abfss"}, "MemoryStore": {"memory"}}
 
 
-def store_at(
+def given_store(
     uri: str | os.PathLike[str],
-    store: GivenStore | None,
+    store: GivenStore,
     storage_options: Mapping[str, str] | None = None,
     profile: Mapping[str, str] | None = None,
 ) -> Store:
-    """The store rooted at `uri`: opened with the options or, where one is given, that one.
+    """The given store, rooted at `uri`.
 
     One of ours is rooted already, and is used as it is. One of obstore's holds a bucket, or a directory of it: the
     place that `uri` names must be in it.
     """
-    from delta_sidecar.storage.opening import open_store
-
-    if store is None:
-        return open_store(uri, storage_options, profile)
     if hasattr(store, "root_uri"):
         return cast(Store, store)
     kind = next((c.__name__ for c in type(store).__mro__ if c.__module__.partition(".")[0] == "obstore"), None)

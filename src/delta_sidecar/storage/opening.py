@@ -1,4 +1,4 @@
-"""From a location and options to a store."""
+"""From a location and options, or a store that the caller passes, to a store."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from delta_sidecar.storage.store import Store
 from delta_sidecar.storage.uri import Location, parse_location
 
 if TYPE_CHECKING:
+    from delta_sidecar.storage.given_store import GivenStore
     from delta_sidecar.storage.options import StoreSettings
 
 
@@ -36,3 +37,17 @@ def open_location(
     from delta_sidecar.storage.cloud import open_cloud
 
     return open_cloud(location, storage_options, profile, settings)
+
+
+def store_at(
+    uri: str | os.PathLike[str],
+    store: GivenStore | None,
+    storage_options: Mapping[str, str] | None = None,
+    profile: Mapping[str, str] | None = None,
+) -> Store:
+    """The store rooted at `uri`: opened with the options or, where one is given, that one."""
+    if store is None:
+        return open_store(uri, storage_options, profile)
+    from delta_sidecar.storage.given_store import given_store
+
+    return given_store(uri, store, storage_options, profile)
