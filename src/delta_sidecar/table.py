@@ -194,6 +194,8 @@ class DeltaTable:
         has_index = not isinstance(snapshot.segment.base, CheckpointFiles | None)
         if settings.enabled != expected and (settings.enabled or has_index):
             snapshot = self._pinned(snapshot.version, settings.commit_limits, settings.enabled)
+        if snapshot.commits.limits != settings.commit_limits:
+            snapshot = replace(snapshot, commits=snapshot.commits.through(self._store, settings.commit_limits))
         if settings.cache_size != shared_cache.limit:
             shared_cache.resize(settings.cache_size)
         self._snapshot, self._settings = snapshot, settings

@@ -8,9 +8,14 @@ from typing import Any
 import pytest
 
 from delta_sidecar import DeltaTable
-from delta_sidecar.errors import CorruptLogError, UnsupportedFeatureError, VersionNotFoundError
+from delta_sidecar.errors import CorruptLogError, LogGapError, UnsupportedFeatureError, VersionNotFoundError
+from delta_sidecar.index.build.build import build_index
 from delta_sidecar.log.actions import Metadata, Protocol
+from delta_sidecar.log.commits import CommitBytes
+from delta_sidecar.log.discovery import Discovery, list_log
 from delta_sidecar.log.protocol import check_protocol, mapping_mode, supports_generated_columns
+from delta_sidecar.log.snapshot import snapshot_of
+from delta_sidecar.storage import open_store
 from delta_sidecar.testing.actions import add, column, metadata, protocol
 from delta_sidecar.testing.table_builder import LogBuilder
 
@@ -54,6 +59,40 @@ def test_features_that_are_refused_by_name(tmp_path: Path, feature: str) -> None
         DeltaTable(str(tmp_path))
     assert "columnMapping" not in str(raised.value)
     assert DeltaTable.is_deltatable(str(tmp_path)), "a table, although not for this reader"
+
+
+def test_a_late_listing_without_a_checkpoint_means_one_of_the_whole_log(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    for version in range(30):
+        log.commit(add(f"f{version}"))
+        if version in (5, 28):
+            log.checkpoint()
+    log.cleanup(before=5)
+    store = open_store(str(tmp_path))
+    listing = list_log(store, 10)
+    snapshot = snapshot_of(store, Discovery(listing, CommitBytes(store)), 20)
+    assert snapshot.segment.base_version == 5
+    assert len(snapshot.segment.commits) == 15
+
+
+def test_a_gap_after_an_index_is_named(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    for version in range(12):
+        log.commit(add(f"f{version}"))
+    build_index(open_store(str(tmp_path)), 5)
+    log.cleanup(before=5).drop(8)
+    with pytest.raises(LogGapError, match="commit 8 is missing"):
+        DeltaTable(tmp_path)
+
+
+def test_properties_of_the_table_set_how_its_commits_are_read(tmp_path: Path) -> None:
+    given = {"delta.commit.parallelism": "3", "delta.sidecar.memory_budget": "20000"}
+    log = LogBuilder(tmp_path).metadata(configuration=given)
+    table = DeltaTable(log.commit(add("a")).root)
+    assert table.settings.commit_parallelism == 3
+    assert table.snapshot.commits.limits == table.settings.commit_limits
+    assert table.snapshot.commits.limits.held_bytes == 10_000
+    assert [file.path for file in table.file_infos()] == ["a"]
 
 
 @pytest.mark.parametrize(("reader", "writer"), [(1, 1), (1, 7), (2, 5), (2, 7), (3, 7)])

@@ -146,14 +146,13 @@ def snapshot_of(
         reason = f"{discovery.other} was not used: the commits after it are too large, or one is missing"
         discovery = structs.replace(discovery, passed_over="; ".join(filter(None, [discovery.passed_over, reason])))
     if segment is None:
-        bases = listing.bases(version)
         try:
-            segment = listing.segment(version, bases[0] if bases else None)
+            listing, segment = _segment_of_log(store, listing, version, dialect)
         except VersionNotFoundError:
-            if listing.start == 0:
-                raise
-            listing = list_log(store, 0, dialect)
-            segment = listing.segment(version, None)
+            if discovery.other is not None:
+                # No checkpoint can replace the index, so what is amiss is the gap after it: this names it.
+                discovery.listing.segment(version, discovery.other)
+            raise
     return _StateFinder(store, structs.replace(discovery, listing=listing), segment, known, dialect).snapshot()
 
 
@@ -175,6 +174,17 @@ def _segment_on_other(listing: LogListing, version: int, other: OtherBase | None
         return listing.segment(version, other)
     except LogGapError:
         return None
+
+
+def _segment_of_log(store: Store, listing: LogListing, version: int, dialect: Dialect) -> tuple[LogListing, Segment]:
+    """The version on its best checkpoint. If the listing has none and begins late, the whole log is listed."""
+    bases = listing.bases(version)
+    try:
+        return listing, listing.segment(version, bases[0] if bases else None)
+    except VersionNotFoundError:
+        if listing.start == 0:
+            raise
+        return _segment_of_log(store, list_log(store, 0, dialect), version, dialect)
 
 
 def _pin(store: Store, discovery: Discovery, version: int | None, dialect: Dialect) -> int:
