@@ -9,6 +9,7 @@ import pytest
 
 from delta_sidecar import DeltaTable
 from delta_sidecar.index.build.build import build_index
+from delta_sidecar.limits import CommitLimits
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
 from delta_sidecar.testing.actions import add, remove
@@ -65,6 +66,32 @@ def test_a_new_checkpoint_means_a_look_at_everything(built: LogBuilder) -> None:
     table, _ = opened(built)
     assert names(table) == expected(built)
     assert table.snapshot.segment.base_version == 6
+
+
+def test_a_newer_index_is_found_once_the_tail_is_long(built: LogBuilder) -> None:
+    table, store = opened(built)
+    for round_ in range(8):
+        for number in range(4):
+            built.commit(add(f"g{round_}-{number}.parquet"))
+        build_index(open_store(str(built.root)))
+        asked = len(store.requests)
+        table.update_incremental()
+        assert names(table) == expected(built)
+        assert len(table.snapshot.segment.commits) <= CommitLimits().guesses + 4
+        if len(table.snapshot.segment.commits) <= CommitLimits().guesses and round_ == 0:
+            assert not [path for path in store.paths("get")[asked:] if path.endswith("_last_index")], "a short tail"
+    assert table.snapshot.segment.base_version > 20
+
+
+def test_a_long_tail_without_a_newer_index_costs_no_trip(built: LogBuilder) -> None:
+    for number in range(12):
+        built.commit(add(f"g{number}.parquet"))
+    names(opened(built)[0])
+    table, store = opened(built)
+    assert names(table) == expected(built)
+    assert table.snapshot.segment.base_version == 3
+    assert store.counts() == {"list": 1, "get": 2}
+    assert all(path.endswith("_last_index") for path in store.paths("get"))
 
 
 def test_a_table_made_again_at_the_same_place_is_another(built: LogBuilder, tmp_path: Path) -> None:

@@ -76,6 +76,11 @@ class IndexFinder:
         answers = begin_gets(self._store, [f"{directory}/{HINT}" for directory in DIRECTORIES])
         self._hints = dict(zip(DIRECTORIES, answers, strict=True))
 
+    def newest_hint(self) -> int | None:
+        """The newest version that a hint names; None if there is none."""
+        hints = [self._hint(directory, answer) for directory, answer in self._hints.items()]
+        return max((hint for hint in hints if hint is not None), default=None)
+
     def ask_for_manifests(self, checkpoint: int | None) -> int | None:
         """Start fetching the manifests that the hints name. Returns the newest hinted version, or None."""
         hinted: list[int] = []

@@ -3,9 +3,9 @@
 If the table was opened before, one LIST shows whether anything changed, and only what changed is fetched.
 
 Snapshots with an index as their base, or without a base, are kept. A table with a checkpoint as its base is searched
-again each time, because it may have an index now; for one without a base, the index hints are fetched together with the
-LIST. The LIST begins at the known version, and its commit file must be unchanged: a table that was dropped and created
-again is another table.
+again each time, because it may have an index now. For one without a base, or with many commits after its index, the
+index hints are fetched together with the LIST, because there may be a newer index. The LIST begins at the known
+version, and its commit file must be unchanged: a table that was dropped and created again is another table.
 """
 
 from __future__ import annotations
@@ -50,18 +50,19 @@ def remembered_version(store: Store) -> int | None:
 
 
 def _warm_snapshot(store: Store, key: Hashable, limits: CommitLimits) -> Snapshot | None:
-    """The newest version of a table that was opened before; None if it was not, or too much has changed: for a table
-    without a base, if there may be an index now."""
+    """The newest version of a table that was opened before; None if it was not, or too much has changed: if there may
+    be an index now, or a newer one."""
     known: Snapshot | None = shared_cache.get(key)
     if known is None:
         return None
     finder = IndexFinder(store)
-    if known.segment.base is None:
+    if known.segment.base is None or len(known.segment.commits) > limits.guesses:
         finder.ask_for_hints()
     news = list_log(store, known.version)
-    has_index = known.segment.base is None and (finder.ask_for_manifests(None) is not None or finder.passed_over)
+    newest = finder.newest_hint()
+    has_newer = bool(finder.passed_over) or (newest is not None and newest > known.segment.base_version)
     is_same = known.listing.has_same_commit(news, known.version)
-    snapshot = _continued(store, known, news, limits) if is_same and not has_index else None
+    snapshot = _continued(store, known, news, limits) if is_same and not has_newer else None
     if snapshot is None:
         shared_cache.forget(key)
     return snapshot
