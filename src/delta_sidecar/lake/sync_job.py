@@ -28,6 +28,7 @@ from delta_sidecar.errors import (
     SchemaChangedError,
     StoreUnavailableError,
 )
+from delta_sidecar.flow.backoff import backoff
 from delta_sidecar.lake.change_apply import (
     AppliedChanges,
     MergeStrategy,
@@ -510,7 +511,7 @@ def keep_in_sync(
             run()
         except (StoreUnavailableError, ConflictError) as error:
             failed += 1
-            delay = min(interval * 2.0**failed, max(interval, LONGEST_PAUSE))
+            delay = backoff(interval, failed, max(interval, LONGEST_PAUSE))
             _log.warning("%s; trying again in %.0f s", error, delay)
             (on_error or _ignore)(error, delay)
             stop.wait(delay)

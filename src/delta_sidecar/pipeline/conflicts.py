@@ -29,6 +29,7 @@ from enum import Enum
 from typing import Final, TypeVar
 
 from delta_sidecar.errors import ConflictError, InputError, OptionError
+from delta_sidecar.flow.backoff import backoff
 
 T = TypeVar("T")
 CREATIONS: Final = 3
@@ -248,7 +249,7 @@ class RetryPolicy:
 
     def delay(self, failures: int) -> float:
         """The pause after this many failures. It is random, so writers that collided do not collide again."""
-        return self.random() * min(self.longest_delay, self.first_delay * 2.0 ** (failures - 1))
+        return self.random() * backoff(self.first_delay, failures - 1, self.longest_delay)
 
 
 def until_committed(

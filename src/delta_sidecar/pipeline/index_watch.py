@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from delta_sidecar.errors import DeltaSidecarError, OptionError, StoreUnavailableError, UnsupportedTableError
+from delta_sidecar.flow.backoff import backoff
 from delta_sidecar.index.build.build import BuildOptions, BuildReport
 from delta_sidecar.index.format.manifest import CommitIdentity
 from delta_sidecar.index.read.manifests import newest_usable_manifest
@@ -169,7 +170,7 @@ class _Watch:
         self.failures += 1
         self.failed_in_row += 1
         self.follower.forget()
-        delay = min(self.interval * 2.0**self.failed_in_row, max(self.interval, LONGEST_PAUSE))
+        delay = backoff(self.interval, self.failed_in_row, max(self.interval, LONGEST_PAUSE))
         _log.warning("%s; trying again in %.0f s", error, delay)
         self.on_error(error, delay)
         return delay

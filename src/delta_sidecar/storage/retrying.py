@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from delta_sidecar.errors import ObjectChangedError, ObjectExistsError, ObjectNotFoundError, StoreUnavailableError
+from delta_sidecar.flow.backoff import backoff
 from delta_sidecar.storage.options import StoreSettings
 from delta_sidecar.storage.requests import fetch_ranges
 from delta_sidecar.storage.store import Buffer, ByteRange, HasPlace, ObjectMeta, Store, TakesFiles, mapped
@@ -53,7 +54,7 @@ class Attempts:
 
     def _pause(self) -> float:
         retry = self.settings.retry
-        longest = min(retry.max_backoff, retry.init_backoff * retry.base**self.failures)
+        longest = backoff(retry.init_backoff, self.failures, retry.max_backoff, retry.base)
         return random.uniform(longest / 2, longest)
 
 

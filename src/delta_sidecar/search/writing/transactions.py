@@ -33,6 +33,7 @@ from delta_sidecar.errors import (
     UnsupportedFeatureError,
     VersionNotFoundError,
 )
+from delta_sidecar.flow.backoff import backoff
 from delta_sidecar.log.actions import Protocol
 from delta_sidecar.log.dialect import Dialect
 from delta_sidecar.log.discovery import read_hint
@@ -572,7 +573,7 @@ class _Writer:
                     conflicts=conflicts,
                     checkpoint=self._checkpointed(snapshot, version),
                 )
-            time.sleep(random.uniform(0, min(_LONGEST_PAUSE, 0.002 * 2 ** min(conflicts, 8))))
+            time.sleep(random.uniform(0, backoff(0.002, conflicts, _LONGEST_PAUSE)))
         raise ConflictError(
             f"{operation} of {self._store.root_uri} was not committed: other writers were faster {_ATTEMPTS} times; "
             "run it again"
