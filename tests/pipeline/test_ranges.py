@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from delta_sidecar.pipeline.spark_build import _edges
-from delta_sidecar.pipeline.tasks import range_numbers
+from delta_sidecar.pipeline.spark_build import SHARE_ROWS, _edges, _row_shares
+from delta_sidecar.pipeline.tasks import range_numbers, unpacked
 
 
 def rank(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -32,3 +32,13 @@ def test_a_range_begins_at_its_edge_and_the_greatest_keys_come_first() -> None:
         begins = [rank(edge) for edge in edges.to_pylist()]
         assert begins == sorted(begins, reverse=True)
         assert numbers == [sum(edge >= rank(row) for edge in begins) for row in keys.to_pylist()]
+
+
+def test_small_batches_are_shared_out_together() -> None:
+    sizes = [1] * 500 + [SHARE_ROWS, 3, SHARE_ROWS - 3, 1]
+    batches = [pa.record_batch({"at": pa.repeat(pa.scalar(at, pa.int32()), size)}) for at, size in enumerate(sizes)]
+    shares = _row_shares(batches)
+    rows = [list(unpacked(share.rows or b"")) for share in shares]
+    assert [sum(batch.num_rows for batch in share) for share in rows] == [500, SHARE_ROWS, SHARE_ROWS, 1]
+    assert [batch for share in rows for batch in share] == batches
+    assert _row_shares([]) == []

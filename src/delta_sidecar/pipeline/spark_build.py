@@ -177,7 +177,7 @@ class _Run:
         self._build = build
         self._spark = spark
         expected = base_files(build.snapshot) + sum(c.file.size for c in build.snapshot.segment.commits) // ADD_BYTES
-        stride = max(build.options.part_rows // SAMPLES_A_PART, expected // MOST_SAMPLES, 1)
+        stride = max(build.options.rows_of_part // SAMPLES_A_PART, expected // MOST_SAMPLES, 1)
         lots = max(1, expected // LOT_ROWS)
         self._work = Work(uri, storage_options, build.placement, build.layout, stride=stride, lots=lots)
 
@@ -194,7 +194,7 @@ class _Run:
     def _masked(self, groups: list[RowGroup]) -> list[PartEntry]:
         """The driver replays the tail; tasks read the base and leave out what it hides."""
         tail = tail_of(self._build.snapshot)
-        newest = [Share(rows=packed([batch])) for batch in tail.rows()]
+        newest = _row_shares(tail.rows())
         numbers = self._share((*newest, *_group_shares(groups)), masked=tuple(set(tail.keys)))
         expected, ranges = self._find_edges(numbers.mapInArrow(self._work.sample_shares, self._sample_ddl))
         return self._written(numbers.mapInArrow(self._work.range_shares, PARCEL_DDL), expected, ranges)
@@ -224,7 +224,7 @@ class _Run:
         rows = samples.toArrow()
         expected = int(pc.sum(rows.column("count")).as_py() or 0)
         keys = rows.filter(rows.column("path").is_valid()).select(list(EDGE_COLUMNS))
-        ranges = max(1, -(-expected // self._build.options.part_rows))
+        ranges = max(1, -(-expected // self._build.options.rows_of_part))
         edges = _edges(keys, ranges)
         self._work = replace(self._work, edges=None if edges is None else packed([edges]))
         self._build.progress(f"{expected:,} live files in {len(self._work.shares)} shares; writing {ranges} ranges")
@@ -272,6 +272,19 @@ def _edges(keys: pa.Table, count: int) -> pa.RecordBatch | None:
     if not at:
         return None
     return ordered.take(arrays.int64s(at)).combine_chunks().to_batches()[0]
+
+
+def _row_shares(batches: Iterable[pa.RecordBatch]) -> list[Share]:
+    """Rows at hand together until they are enough for a task."""
+    shares: list[list[pa.RecordBatch]] = []
+    rows = SHARE_ROWS
+    for batch in batches:
+        if rows + batch.num_rows > SHARE_ROWS:
+            shares.append([])
+            rows = 0
+        shares[-1].append(batch)
+        rows += batch.num_rows
+    return [Share(rows=packed(share)) for share in shares]
 
 
 def _group_shares(groups: Iterable[RowGroup]) -> list[Share]:
