@@ -268,6 +268,9 @@ def test_an_index_that_goes_while_it_is_read(tmp_path: Path, batches: int) -> No
     assert not complete or sorted(found) == sorted(made.live())
     assert len(found) == len(set(found))
     assert set(found) <= set(made.live())
+    with DeltaTable(str(made.root)).scan_files() as again:
+        assert sorted(size for batch in again for size in batch["size"].to_pylist()) == sorted(made.live())
+    assert again.metrics.fallback_reason is None, "the index that is gone was forgotten"
 
 
 @with_vectors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 
@@ -39,14 +40,13 @@ class CheckpointPlan:
     def rows(self, replay: Replay) -> Iterator[LiveRows]:
         base = self._snapshot.open_base()
         assert base is not None
-        base_filter = replay.base_filter()
-        lanes = Interleaved([base_filter.live(lane) for lane in self._lanes(base)])
         try:
-            for rows in lanes:
-                self._is_out = True
-                yield LiveRows(self._request.prune(rows), rows.num_rows)
+            base_filter = replay.base_filter()
+            with closing(Interleaved([base_filter.live(lane) for lane in self._lanes(base)])) as lanes:
+                for rows in lanes:
+                    self._is_out = True
+                    yield LiveRows(self._request.prune(rows), rows.num_rows)
         finally:
-            lanes.close()
             self._note(base)
             base.close()
 

@@ -112,13 +112,14 @@ class LiveFiles:
             yield from base.rows(self._replay)
             return None
         except BROKEN as error:
+            self.progress.is_broken = True
             if not base.hide_rows_out(self._replay):
                 raise
             return error
 
     def _take_next_base(self, error: DeltaSidecarError) -> tuple[CommitRange, ...]:
         """Continue on the next base. Returns the commits between it and the damaged one."""
-        self.progress.tier, self.progress.fallback_reason, self.progress.is_broken = "log", str(error), True
+        self.progress.tier, self.progress.fallback_reason = "log", str(error)
         _log.warning("%s was not used: %s", self._snapshot.segment.base, error)
         try:
             self._snapshot, older = self._snapshot.on_older_base()

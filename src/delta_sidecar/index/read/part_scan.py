@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property, partial
@@ -20,10 +21,12 @@ from delta_sidecar.index.read.part_fetch import MatchingPart, PartFetch
 from delta_sidecar.index.read.part_file import PartFile, fetch_stats
 from delta_sidecar.index.read.part_rows import ALL_STATS, PartRows, file_keys_of_part
 from delta_sidecar.index.read.row_chunks import SORT_KEY, PartSpan, RowChunk
-from delta_sidecar.listing.base import AtMost, BaseCounts, LiveRows, Tier
+from delta_sidecar.listing.base import BROKEN, AtMost, BaseCounts, LiveRows, Tier
 from delta_sidecar.listing.request import FileRequest
 from delta_sidecar.log.replay import RangeFilter, Replay, without
 from delta_sidecar.storage.store import Store
+
+_log = logging.getLogger(__name__)
 
 _FEW_KEPT = 4
 """The rows that the stats leave are few if they are fewer than one in this many."""
@@ -101,7 +104,11 @@ class PartScan:
             yield rows
 
     def hide_rows_out(self, replay: Replay) -> bool:
-        replay.hide(self._file_keys_out())
+        try:
+            replay.hide(self._file_keys_out())
+        except BROKEN as error:
+            _log.warning("the files returned so far cannot be read again: %s", error)
+            return False
         return True
 
     def _file_keys_out(self) -> Iterator[pa.RecordBatch]:
