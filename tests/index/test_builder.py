@@ -169,7 +169,7 @@ def test_builders_beside_a_garbage_collector(tmp_path: Path) -> None:
     def collect() -> int:
         runs = 0
         while not stop.is_set():
-            collect_garbage(store, retain=1, retention=timedelta(0), grace=timedelta(milliseconds=200))
+            collect_garbage(store, retain=1, retention=timedelta(0), grace=timedelta(seconds=1))
             runs += 1
         return runs
 

@@ -21,6 +21,8 @@ from delta_sidecar.index.build.full import cut, grouped
 from delta_sidecar.index.build.live import count_files
 from delta_sidecar.index.build.sorted_runs import Runs, SpillFile
 from delta_sidecar.index.format.index_layout import IndexLayout
+from delta_sidecar.index.read.finder import discover_with_index
+from delta_sidecar.index.read.index_base import IndexBase
 from delta_sidecar.index.stats.index_rows import SOURCE_COLUMNS, index_rows, joined, sorted_rows
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.limits import BuildLimits
@@ -156,6 +158,24 @@ def test_files_are_counted_not_guessed(tmp_path: Path, statistics: bool) -> None
     assert count_files(snapshot, limit=29) == 30
     assert count_files(snapshot, limit=30) == 30
     assert count_files(snapshot, limit=9) == 10
+
+
+@pytest.mark.parametrize(("asked", "most", "rows"), [(25, 1_000, 25), (1_000, 25, 25), (25, 10, 10)])
+@pytest.mark.parametrize("run_bytes", [1 << 20, 2_000])
+def test_no_part_has_more_rows_than_asked_or_allowed(
+    tmp_path: Path, asked: int, most: int, rows: int, run_bytes: int
+) -> None:
+    store = open_store(str(random_table(tmp_path).root))
+    limits = replace(TINY, single_rows=0, part_rows=most, run_bytes=run_bytes)
+    build_index(store, options=BuildOptions(full=True, part_rows=asked, limits=limits))
+    base = load_snapshot(store, find=discover_with_index).segment.base
+    assert isinstance(base, IndexBase)
+    assert max(base.manifest.parts.rows) <= rows
+
+
+def test_parts_without_rows_are_refused() -> None:
+    with pytest.raises(OptionError, match="part_rows is 0"):
+        BuildOptions(part_rows=0)
 
 
 class Interrupted(LookupError):

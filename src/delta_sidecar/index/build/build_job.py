@@ -36,7 +36,7 @@ class BuildOptions:
     """Options of an index build. Later builds keep the sort column, the time column and the metadata of earlier ones.
 
     Raises:
-        OptionError: There is no such engine.
+        OptionError: There is no such engine, or a value is wrong.
 
     Example:
         >>> from delta_sidecar import BuildOptions, build_index
@@ -53,7 +53,8 @@ class BuildOptions:
     full: bool = False
     """Build from scratch even if there is an older index to start from."""
     part_rows: int = 80_000
-    """Rows per part to aim for."""
+    """Rows per part to aim for in a build from scratch. Builds that extend an index fill parts up to
+    `BuildLimits.part_rows`, which is never exceeded."""
     engine: Engine = "auto"
     """What builds the index from scratch: `auto`, `process` or `spark`. An older index is extended by this process. If
     it cannot be (`full`; another layout or directory; damage; a gap in the log; more commits than
@@ -68,7 +69,14 @@ class BuildOptions:
     def __post_init__(self) -> None:
         if self.engine not in get_args(Engine):
             raise OptionError(f"no engine {self.engine!r}; give one of {', '.join(get_args(Engine))}")
+        if self.part_rows < 1:
+            raise OptionError(f"part_rows is {self.part_rows}; it takes a whole number above 0")
         _check_metadata(self.manifest_metadata)
+
+    @property
+    def rows_of_part(self) -> int:
+        """Rows per part in a build from scratch."""
+        return min(self.part_rows, self.limits.part_rows)
 
 
 def _check_metadata(given: object) -> None:

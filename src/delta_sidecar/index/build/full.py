@@ -126,7 +126,7 @@ def _merged(build: Build, runs: Runs, pool: ThreadPoolExecutor) -> list[PartEntr
         return [_single(build, joined(list(rows)))]
     # Rows of a wide table are large: its parts have fewer.
     fitting = max(limits.row_group_rows, limits.part_bytes * runs.rows // max(1, runs.nbytes))
-    slices = part_slices(runs.rows, min(build.options.part_rows, fitting))
+    slices = part_slices(runs.rows, min(build.options.rows_of_part, fitting))
     parts: list[PartEntry] = []
     written = 0
     for part in map_ahead(pool, build.write_in_order, cut(rows, [size for _, size in slices]), ahead=1):
@@ -161,7 +161,7 @@ def write_sorted(build: Build, tables: Sequence[pa.Table]) -> list[PartEntry]:
         return []
     if rows.num_rows <= build.options.limits.single_rows:
         return [_single(build, rows)]
-    slices = part_slices(rows.num_rows, build.options.part_rows)
+    slices = part_slices(rows.num_rows, build.options.rows_of_part)
     return [build.write_in_order(rows.slice(at, size)) for at, size in slices]
 
 
