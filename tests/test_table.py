@@ -162,6 +162,14 @@ def test_add_actions_and_stats(root: Path) -> None:
     assert found["null_count.id"] == [0]
 
 
+def test_stats_of_a_column_with_a_dot_in_its_name(tmp_path: Path) -> None:
+    rows = {"a.b": pa.array([7], pa.int64()), "a": pa.array([{"c": 1}])}
+    write_deltalake(tmp_path, pa.table(rows))
+    table = DeltaTable(tmp_path)
+    found = table.get_stats_for_files(table.file_uris(), ["a.b", "a.c"])
+    assert [(found[f"min.{name}"].to_pylist()) for name in ("a.b", "a.c")] == [[7], [1]]
+
+
 def test_stats_of_files_by_their_places(root: Path) -> None:
     """Whatever way a file is written: as in the log, as a local path, as a URI, decoded or encoded."""
     write_deltalake(root, pa.table({"id": pa.array([7], pa.int64()), "p": ["a b%c"]}), mode="append")

@@ -119,6 +119,11 @@ def test_history_is_newest_first_and_stops_at_the_version(tmp_path: Path) -> Non
     assert [entry["version"] for entry in DeltaTable(str(tmp_path)).history(limit=2)] == [2, 1]
 
 
+def test_history_gives_the_version_of_the_commit_whatever_the_commit_says(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).commit(add("a"), info={"version": 7, "operation": "WRITE"})
+    assert [entry["version"] for entry in DeltaTable(log.root).history()] == [0]
+
+
 def test_history_goes_as_far_back_as_the_log(tmp_path: Path) -> None:
     by_file(tmp_path, 0, 1000, 2000, 3000).checkpoint(version=2).cleanup(before=1)
     assert [entry["version"] for entry in DeltaTable(str(tmp_path)).history()] == [3, 2, 1]

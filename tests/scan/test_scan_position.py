@@ -186,6 +186,10 @@ def test_pages(tmp_path: Path) -> None:
     assert paths(table.scan_files(limit=0, after=position)) == []
 
 
+def without_lanes(position: ScanPosition) -> str:
+    return position.to_json().replace(f'"lanes":{position.order.lanes}', '"lanes":0')
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     made = make_table(tmp_path / "a")
     other = make_table(tmp_path / "b", table_id="t-2")
@@ -201,6 +205,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (lambda: table.scan_files(after=position), "with another predicate"),
         (lambda: table.scan_files("x >= 1", after="later"), "after is a str"),  # type: ignore[arg-type]
         (lambda: ScanPosition.from_json("{}"), "not the JSON of a position"),
+        (lambda: ScanPosition.from_json(without_lanes(position)), "not the JSON of a position"),
         (lambda: ScanPosition.from_json(None), "not the JSON of a position"),  # type: ignore[arg-type]
     ]:
         with pytest.raises(PositionError, match=says):

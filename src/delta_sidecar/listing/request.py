@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from delta_sidecar.errors import OptionError
 from delta_sidecar.log.checkpoint_rows import FileColumns
@@ -35,9 +35,9 @@ class ReadingOrder(Struct, frozen=True):
 
     is_limited: bool
     """Whether there is a limit. If so, the files of an index come in the order of its keys."""
-    lanes: int
+    lanes: Annotated[int, Meta(ge=1)]
     """Threads that decode a checkpoint; their batches alternate."""
-    batch_size: int
+    batch_size: Annotated[int, Meta(ge=1)]
     """Rows of a batch, in each lane."""
 
 

@@ -103,7 +103,7 @@ class KeyMaker:
     def _split(self, path: str) -> tuple[bytes | None, bytes, str]:
         """Scheme (None for a relative path), authority and the rest."""
         match = _SCHEME.match(path)
-        if match is None or "/" in match[1]:
+        if match is None:
             return (self._scheme, self._authority, path) if path.startswith("/") else (None, b"", path)
         scheme = match[1].lower().encode()
         rest = path[match.end() :]

@@ -145,8 +145,6 @@ def _last_by_file(times: list[tuple[int, int]], instant_ms: int) -> int | None:
 
 
 def _iso(instant_ms: int) -> str:
-    from datetime import UTC, datetime
-
     try:
         return datetime.fromtimestamp(instant_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
@@ -172,7 +170,8 @@ def history(store: Store, version: int, limit: int | None, limits: CommitLimits)
     for commit in newest_first(ranges, commits):
         info = commit_info(commits, commit.file) or {}
         commits.discard(commit.file)
-        yield {"version": commit.last, "timestamp": commit.file.last_modified_ms, **info}
+        own = {"version": commit.last}
+        yield {**own, "timestamp": commit.file.last_modified_ms, **info, **own}
 
 
 def transaction_version(snapshot: Snapshot, app_id: str) -> int | None:

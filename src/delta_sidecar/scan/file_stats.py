@@ -20,9 +20,10 @@ from delta_sidecar.values.types import PrimitiveType, StructField, StructType, a
 
 
 def stats_columns(schema: StructType, names: Sequence[str] | None) -> list[Column]:
-    """The leaves whose stats are wanted, by dotted logical name; all leaves that can have any if none is named."""
+    """The leaves whose stats are wanted, by dotted logical name; all leaves that can have any if none is named. A
+    column whose own name has dots is found by it."""
     if names is not None:
-        return [Column(schema.resolve(name.split("."))) for name in names]
+        return [Column(schema.resolve(name.split(".") if schema.find(name) is None else [name])) for name in names]
     return [column for column in struct_leaves(schema) if is_prunable(column)]
 
 
