@@ -68,6 +68,20 @@ def test_a_new_checkpoint_means_a_look_at_everything(built: LogBuilder) -> None:
     assert table.snapshot.segment.base_version == 6
 
 
+def test_news_of_a_log_without_a_base_need_no_checksum(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    for version in range(4):
+        log.commit(add(f"f{version}.parquet"))
+    names(opened(log)[0])
+    log.commit(add("f4.parquet")).metadata({"later": "string"}).commit(add("f5.parquet")).crc()
+    table, store = opened(log)
+    assert table.schema().names == ["later"]
+    assert names(table) == expected(log)
+    assert sorted(path.rpartition("/")[2] for path in store.paths("get")) == [
+        *(f"{version:020}.json" for version in (4, 5)), "_last_index", "_last_index"
+    ]  # fmt: skip
+
+
 def test_a_newer_index_is_found_once_the_tail_is_long(built: LogBuilder) -> None:
     table, store = opened(built)
     for round_ in range(8):

@@ -284,11 +284,14 @@ class _StateFinder:
         return self._protocol is not None and self._metadata is not None
 
     def _from_what_is_here(self) -> str | None:
-        """Read the state without a request, if all commits and the base are in memory."""
-        base = self._segment.base
-        if base is None or isinstance(base, CheckpointFiles):
+        """Read the state without a request, if all that it follows from is in memory: the commits after a known
+        version, or after a base that has it."""
+        base, known = self._segment.base, self._known
+        if isinstance(base, CheckpointFiles) or (base is None and known is None):
             return None
-        return self._from_log() if self._discovery.commits.holds(c.file for c in self._segment.commits) else None
+        since = -1 if known is None else known.version
+        unread = [c.file for c in self._segment.commits if c.last > since]
+        return self._from_log() if self._discovery.commits.holds(unread) else None
 
     def _from_checksum(self) -> bool:
         meta = self._segment.checksum
