@@ -65,6 +65,12 @@ def bad_rows_to_add(frame: DataFrame, place: str, batch: str) -> DataFrame:
         return more.selectExpr("*", "current_timestamp() AS ingested_at")
 
 
+def count_bad_rows(spark: SparkSession, place: str, batch: str) -> int:
+    """The rows that the table of bad rows has for that batch."""
+    with spark_failures(f"{place}: the bad rows cannot be read"):
+        return spark.read.format("delta").load(place).where(f"batch = {literal(batch)}").count()
+
+
 def are_same_bad_rows(frame: DataFrame, place: str, batch: str) -> bool:
     """Whether the table of bad rows has the rows of a frame, and no others, for that batch."""
     with spark_failures(f"{place}: the bad rows cannot be read"):

@@ -19,7 +19,13 @@ from delta_sidecar.errors import InputError, OptionError, SparkError, StorageErr
 from delta_sidecar.index.read.manifests import newest_index
 from delta_sidecar.log.snapshot import Snapshot
 from delta_sidecar.log.travel import transaction_version
-from delta_sidecar.pipeline.bad_rows import are_same_bad_rows, bad_rows_frame, bad_rows_to_add, write_bad_rows
+from delta_sidecar.pipeline.bad_rows import (
+    are_same_bad_rows,
+    bad_rows_frame,
+    bad_rows_to_add,
+    count_bad_rows,
+    write_bad_rows,
+)
 from delta_sidecar.pipeline.batch import Demands, Files, Input, Prepared, Target, prepare
 from delta_sidecar.pipeline.bucketed_table import (
     TableBucket,
@@ -52,6 +58,7 @@ from delta_sidecar.pipeline.sources import Rows, Source, list_files, read_delta,
 from delta_sidecar.pipeline.written import Written, find_written, recent_bytes_per_row
 from delta_sidecar.storage import open_store, parse_location
 from delta_sidecar.storage.store import Store
+from delta_sidecar.texts import counted
 from delta_sidecar.values.bucket_columns import TimeType, quoted
 
 if TYPE_CHECKING:
@@ -63,6 +70,12 @@ _log = logging.getLogger(__name__)
 IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
 INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_SETTINGS = {
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+}
+"""Whatever the session says: a timestamp is an instant, and days are those of the calendar that other readers use."""
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -371,7 +384,7 @@ def ingest_batch(
     """Write one batch and return its summary. If another writer commits first, try again."""
     batch = _Batch(spark, source, settings, once, settings.open_store())
     own = settings_for_lines(spark, source.source, source.files) if isinstance(source, Files) else {}
-    with temporary_settings(spark, own):
+    with temporary_settings(spark, _SETTINGS | own):
         outcome = until_committed(
             batch.attempt,
             batch.committed,
@@ -438,11 +451,12 @@ class _Batch:
         """Write the bad rows first, and once, so none is lost even if the batch fails. An attempt after the first adds
         those that were not bad then: the table may have other types by now."""
         if batch.bad is None:
+            self._check_none_aside()
             return
         assert self.settings.bad_rows is not None
         assert batch.survey is not None
         self.settings.say(f"writing {batch.survey.bad_rows:,} bad rows")
-        name = self.token if self.once is None else f"{self.once[0]}/{self.once[1]} of {self.settings.table}"
+        name = self._aside_name
         place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
         bad = bad_rows_frame(batch.bad, name)
         new = bad_rows_to_add(bad, place, name) if self.asides else bad
@@ -456,6 +470,30 @@ class _Batch:
                 f"{batch.survey.bad_rows:,} of this one, so this is another batch; give it another --batch-id"
             )
         self.bad_rows = batch.survey.bad_rows
+
+    def _check_none_aside(self) -> None:
+        """Refuse a batch without bad rows if bad rows of it were put aside: they may be rows of the batch by now."""
+        if self.settings.bad_rows is None or not self._may_be_aside(self.settings.bad_rows):
+            return
+        place = spark_uri(self.settings.bad_rows, self.settings.storage_options)
+        if count := count_bad_rows(self.spark, place, self._aside_name):
+            raise InputError(
+                f"{self.settings.table}: this batch has no bad rows, but {counted(count, 'bad row')} of it stand in "
+                f"{self.settings.bad_rows}: its source or options were changed since; delete these rows there to write "
+                "the batch as it is now"
+            )
+
+    def _may_be_aside(self, place: str) -> bool:
+        if self.once is None:
+            return self.asides > 0
+        aside = load_table(open_store(place, self.settings.storage_options))
+        known = None if aside is None else transaction_version(aside, f"{self.once[0]}{of_table(self.settings)}")
+        return known is not None and known >= self.once[1]
+
+    @property
+    def _aside_name(self) -> str:
+        """What this batch is called among bad rows."""
+        return self.token if self.once is None else f"{self.once[0]}/{self.once[1]}{of_table(self.settings)}"
 
     def _created(self, schema: StructType, time_type: TimeType) -> Snapshot:
         """The table, made by us or by another writer at the same moment."""
@@ -489,7 +527,8 @@ class _Batch:
 def of_table(settings: IngestSettings) -> str:
     """What the name of an application ends with among bad rows: several tables may put theirs into one place, under the
     same numbers."""
-    return f" of {settings.table}"
+    location = parse_location(settings.table)
+    return f" of {os.path.realpath(location.path) if location.scheme == 'file' else settings.table}"
 
 
 def _was_committed(snapshot: Snapshot, once: tuple[str, int]) -> bool:
@@ -543,15 +582,15 @@ def _arranged_by_file(batch: Prepared, settings: IngestSettings, snapshot: Snaps
     if target is None or batch.survey is None:
         settings.say("writing")
         return frame.repartition(parallelism, f.expr(number))
-    counted = batch.survey.counted
-    counts = counted.rows
+    buckets = batch.survey.counted
+    counts = buckets.rows
     if not counts:
         return None
     with spark_failures(f"{settings.table}: the source could not be counted"):
         width = _bytes_per_row(batch, snapshot) if needs_estimate(counts, target) else 0.0
     layout = plan_layout(counts, width, target, parallelism)
     settings.say(f"writing {sum(counts.values()):,} rows into {len(counts):,} buckets")
-    if counted.gathered and not layout.split:
+    if buckets.gathered and not layout.split:
         return frame
     return frame.repartitionById(layout.tasks, f.expr(layout.partition_sql(number, hashable_columns(frame))))
 
