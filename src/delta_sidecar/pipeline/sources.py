@@ -31,6 +31,7 @@ from delta_sidecar.pipeline.contract import (
 from delta_sidecar.pipeline.event_time import parsed_text
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
+from delta_sidecar.pipeline.int96_digits import Int96File, first_cut, int96_columns
 from delta_sidecar.pipeline.records.conversion import Misfit, parts_of, scalar_of_text
 from delta_sidecar.pipeline.records.csv_records import Dialect, header_line
 from delta_sidecar.pipeline.records.inference import NOTHING, merged, settled, type_of_text
@@ -70,7 +71,7 @@ _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _LINE_COLUMNS: Final = ("value", "origin", "start")
 _NO_COLUMNS: Final = "rename them, or pass --read-option directoryColumns=false"
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-_NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_NAMES: Final = "path STRING, modificationTime TIMESTAMP_LTZ, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {
     "recursiveFileLookup": "true",
     "__globPaths__": "false",
@@ -541,8 +542,13 @@ def read_rows(
     nanoseconds may be cut."""
     columns = directory_columns(source, files, known)
     groups: dict[pa.Schema, list[str]] = {}
-    for file, schema in zip(files, _footers(source, files)):
+    fine: list[Int96File] = []
+    for file, (schema, int96) in zip(files, _footers(source, files)):
         groups.setdefault(schema, []).append(file.path)
+        if others := tuple(column for column in int96 if folded(column) != folded(".".join(time))):
+            fine.append(Int96File(file.path, file.size, others))
+    if not source.option(_NANOSECONDS):
+        _check_int96(spark, source, fine)
     rows = []
     for schema, paths in groups.items():
         check_reserved(schema.names, paths[0])
@@ -554,6 +560,16 @@ def read_rows(
     return rows
 
 
+def _check_int96(spark: SparkSession, source: Source, files: Sequence[Int96File]) -> None:
+    with spark_failures(f"{source.uri} cannot be read as parquet"):
+        cut = first_cut(spark, files, source.storage_options)
+    if cut is not None:
+        raise InputError(
+            f"{cut[0]}: {cut[1]} has digits beyond microseconds, which a table cannot hold; "
+            "pass --read-option nanoseconds=cut to cut them"
+        )
+
+
 def _check_directories(columns: Sequence[DirectoryColumn], schema: pa.Schema, path: str) -> None:
     names = set(map(folded, schema.names))
     if both := [column.name for column in columns if folded(column.name) in names]:
@@ -563,11 +579,11 @@ def _check_directories(columns: Sequence[DirectoryColumn], schema: pa.Schema, pa
         )
 
 
-def _footers(source: Source, files: Sequence[File]) -> Iterator[pa.Schema]:
-    """The schema of each file, without what its writer noted beside it."""
+def _footers(source: Source, files: Sequence[File]) -> Iterator[tuple[pa.Schema, tuple[str, ...]]]:
+    """The schema of each file, without what its writer noted beside it; its columns of INT96 that may lose digits."""
     stores: dict[Any, Store] = {}
 
-    def read(file: File) -> pa.Schema:
+    def read(file: File) -> tuple[pa.Schema, tuple[str, ...]]:
         location = parse_location(file.path)
         root = location.container_root
         store = stores.setdefault(root, open_location(root, source.storage_options))
@@ -577,19 +593,20 @@ def _footers(source: Source, files: Sequence[File]) -> Iterator[pa.Schema]:
         yield from pool.map(read, files)
 
 
-def _footer(store: Store, path: str, file: File) -> pa.Schema:
+def _footer(store: Store, path: str, file: File) -> tuple[pa.Schema, tuple[str, ...]]:
     size = min(file.size, _FOOTER)
     try:
         end = store.get_range(path, file.size - size, size) if size else b""
         needed = int.from_bytes(bytes(end[-8:-4]), "little") + 8
         if size < needed <= file.size:
             end = store.get_range(path, file.size - needed, needed)
-        stored = pq.read_metadata(pa.BufferReader(bytes(end))).schema
-        schema = stored.to_arrow_schema()
+        footer = pq.read_metadata(pa.BufferReader(bytes(end)))
+        stored, schema = footer.schema, footer.schema.to_arrow_schema()
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file.path} is not a Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
     leaves = (stored.column(at).physical_type for at in range(len(stored.names)))
-    return pa.schema([pa.field(column.name, _as_spark_reads(column.type, leaves), True) for column in schema])
+    columns = [pa.field(column.name, _as_spark_reads(column.type, leaves), True) for column in schema]
+    return pa.schema(columns), int96_columns(footer)
 
 
 def _as_spark_reads(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
