@@ -54,7 +54,7 @@ from delta_sidecar.pipeline.kafka import is_kafka
 from delta_sidecar.pipeline.sources import File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
 from delta_sidecar.pipeline.survey import Survey, survey
 from delta_sidecar.texts import counted
-from delta_sidecar.values.bucket_columns import Granularity, TimeType, literal, quoted
+from delta_sidecar.values.bucket_columns import TIME_TYPES, Granularity, TimeType, literal, quoted
 from delta_sidecar.values.column_names import folded
 
 if TYPE_CHECKING:
@@ -95,6 +95,12 @@ class Demands:
     def time_name(self) -> str:
         """The column of the table that holds the time."""
         return time_name(self.time_column)
+
+    @property
+    def time_type(self) -> TimeType | None:
+        """The type that the schema gives the time; None if it has none, or names another that the source's time has."""
+        kind = None if self.schema is None else find_type(schema_of(self.schema), (self.time_name,))
+        return next((each for each in TIME_TYPES if kind is not None and kind.simpleString() == each), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +151,11 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         schema = without(schema_of(demands.schema), demands.bucket_column)
         if target is not None:
             own = without(schema, demands.time_name)
+            if None not in (demands.time_type, target.time_type) and demands.time_type != target.time_type:
+                raise InputError(
+                    f"{SCHEMA} has {demands.time_name} as {demands.time_type}, the table has it as {target.time_type}; "
+                    "give the table's type"
+                )
             grown = hold(own, Contract(target.schema, demands.merge), SCHEMA).grown
             schema = _retyped(schema, target.schema, demands.merge)
     elif target is not None:
@@ -239,7 +250,7 @@ class _Parsing:
         demands = self.demands
         order = parsing.order_of(self.lines, contract, self.names, demands.time_name, demands.bucket_column)
         order = replace(order, strict=writing, allow_bad=allow_bad, rescue=order.rescue and rescue, keep_raw=keep_raw)
-        wanted = None if self.target is None else self.target.time_type
+        wanted = demands.time_type if self.target is None else self.target.time_type
         frame = parsing.parsed(self.lines, replace(order, rescue=True) if keep_raw else order)
         if keep_raw and self.lines.source.flag("multiLine") and self.lines.source.format == "csv":
             frame = _with_record(frame)
@@ -389,8 +400,9 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
 
 def _wanted_time(groups: Sequence[Rows], demands: Demands, target: Target | None) -> TimeType:
     """The kind of the table's time: that of the table, else without a zone only if all sources are."""
-    if target is not None and target.time_type is not None:
-        return target.time_type
+    asked = demands.time_type if target is None else target.time_type
+    if asked is not None:
+        return asked
     kinds = {_time_type(group, demands) for group in groups} - {""}
     return "timestamp_ntz" if kinds == {"timestamp_ntz"} else "timestamp"
 
@@ -543,7 +555,9 @@ def _prepared(
     rescues = RESCUED in frame.columns and contract.rescue
     frame = frame.drop(*NOTES)
     new = rescues and (target is None or find_type(target.schema, (RESCUED,)) is None)
-    if new and not frame.where(f"{RESCUED} IS NOT NULL").limit(1).count():
+    with spark_failures("the batch cannot be read"):
+        is_empty = new and not frame.where(f"{RESCUED} IS NOT NULL").limit(1).count()
+    if is_empty:
         frame, new = _ending_at(frame, time, f"{RESCUED} IS NOT NULL", "a value").drop(RESCUED), False
     return Prepared(frame, time, contract.grown or new, seen, bad)
 
