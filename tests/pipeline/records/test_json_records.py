@@ -274,6 +274,20 @@ def test_an_inferred_schema_holds_every_value(some: list[dict[str, Any]]) -> Non
         assert_holds(row, record)
 
 
+def test_records_that_are_bad_add_nothing_to_a_schema() -> None:
+    lines = [b'{"a": 1}', b'{"a": "x", "B": 1, "b": 2, "zz": {"q": 1}}', b'{"a": {"k": 1, "K": 2}}', b"{"]
+    seen = JsonInference()
+    seen.see(lines)
+    assert seen.kind == pa.struct([("a", pa.int64())])
+
+
+def test_keys_of_a_map_are_bytes_as_its_values_are() -> None:
+    schema = pa.schema([("m", pa.map_(pa.binary(), pa.binary()))])
+    parsed = JsonParser(Terms(schema)).parse([b'{"m": {"YQ==": "YQ=="}}', b'{"m": {"q": "YQ=="}}'])
+    assert parsed.columns[0].to_pylist()[0] == [(b"a", b"a")]
+    assert parsed.misfits == {1}
+
+
 TEXTS = (
     "null", "true", "5", "-0", "9007199254740993", "18446744073709551615", "1" + "0" * 40, "1.5", "1e400", "{}", "[]",
     '""', '"007"', '"1.5"', '"NaN"', '"true"', '"2026-02-10"', '{"k": 1}', '{"k": "5"}', "[1]", '["5"]',

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -299,7 +299,7 @@ class Fit:
             return None, value
 
     def _map(self, value: Object, kind: pa.MapType, path: Path) -> tuple[Any, Any]:
-        key_of = conversion.scalar_of_text(kind.key_type)
+        key_of = _of_text(kind.key_type)
         entries, fits, keys = [], key_of is not None, set()
         for name, item in value:
             converted, left = self.value(item, kind.item_type, (*path, VALUES))
@@ -318,6 +318,11 @@ class Fit:
             self._tell(self.report.misfit(path, encode_json(value)))
             return None, value
         return entries if key_of else None, FITS if fits else value
+
+
+def _of_text(kind: pa.DataType) -> Callable[[str], Any] | None:
+    """How text of JSON becomes a value of a type that has no parts; None for types that have."""
+    return conversion.from_base64 if pa.types.is_binary(kind) else conversion.scalar_of_text(kind)
 
 
 def _check_named_once(value: Any) -> None:
@@ -454,7 +459,7 @@ def _as_wanted(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
     if pa.types.is_float32(kind):
         narrow = pc.cast(array, kind, safe=False)
         return narrow if all_true(pc.equal(pc.cast(narrow, pa.float64()), array)) else None
-    convert = conversion.from_base64 if pa.types.is_binary(kind) else conversion.scalar_of_text(kind)
+    convert = _of_text(kind)
     assert convert is not None
     try:
         return pa.array([None if text is None else convert(text) for text in array.to_pylist()], kind)
@@ -533,7 +538,9 @@ class JsonInference:
         for _, line in lines:
             try:
                 records = _records(_text(line))
-            except (ValueError, RecursionError):
+                for record in records:
+                    _check_named_once(record)
+            except (ValueError, RecursionError, TwiceNamed):
                 continue
             for record in records:
                 self.kind = inference.merged_structs(self.kind, inference.struct_of(record))
