@@ -18,7 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from delta_sidecar import DeltaTable, InputError, OptionError, UnknownColumnError, UnsupportedTypeError
+from delta_sidecar import (
+    DeltaTable,
+    InputError,
+    OptionError,
+    SparkError,
+    UnknownColumnError,
+    UnsupportedTypeError,
+)
 from delta_sidecar.pipeline.event_time import bucket_number, parsed_text
 from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
 from delta_sidecar.values.bucket_columns import GRANULARITIES, TIME_TYPES, TimeType
@@ -562,8 +569,81 @@ def test_a_batch_of_a_number_with_other_bad_rows_is_refused(table: SparkTable, t
     source.write_text(good + "{other broken")
     with pytest.raises(InputError, match="other bad rows than the 1 of this one"):
         ingest(source, table.root, "ts", **shared)
+    source.write_text(good)
+    with pytest.raises(InputError, match=r"no bad rows, but 1 bad row of it stand in .*aside"):
+        ingest(source, table.root, "ts", **shared)
+    assert not DeltaTable.is_deltatable(table.root)
+    assert ingest(source, table.root, "ts", **shared | {"batch_id": 2}).rows == 1
+    shutil.rmtree(table.root)
     source.write_text(good + "{broken")
-    assert ingest(source, table.root, "ts", **shared).bad_rows == 1
+    link = tmp_path / "link"
+    table.root.mkdir()
+    link.symlink_to(table.root)
+    assert ingest(source, link, "ts", **shared).bad_rows == 1
+    assert table.spark.read.format("delta").load(str(aside)).count() == 1
+
+
+def test_digits_of_int96_are_cut_only_if_asked(table: SparkTable, tmp_path: Path) -> None:
+    """The time column's always are; the check reads no file that Spark wrote, and no year is too far for it."""
+    fine = pa.array([1001, 5_000], pa.timestamp("ns"))
+    far = pa.array([dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)], pa.timestamp("us"))
+    coarse = pa.array([5_000, None], pa.timestamp("ns"))
+    inner = {"s": pa.StructArray.from_arrays([fine], ["at"]), "l": pa.array([[1001], []], pa.list_(pa.timestamp("ns")))}
+    source = tmp_path / "a.parquet"
+
+    def written(**columns: pa.Array) -> None:
+        pq.write_table(pa.table(columns), source, use_deprecated_int96_timestamps=True)
+
+    for name, column in {"x": fine, **inner}.items():
+        written(ts=fine, far=far, coarse=coarse, **{name: column})
+        with pytest.raises(InputError, match=rf"a\.parquet: {name}\S* has digits beyond microseconds.*nanoseconds=cut"):
+            ingest(source, table.root, "ts", spark=table.spark)
+    assert not table.root.exists()
+    assert ingest(source, table.root, "ts", spark=table.spark, read_options={"nanoseconds": "cut"}).rows == 2
+    written(ts=fine, far=far, coarse=coarse)
+    other = SparkTable(table.spark, tmp_path / "other")
+    ingest(source, other.root, "ts", spark=table.spark)
+    found = other.frame().selectExpr("unix_micros(ts)", "unix_micros(far)", "unix_micros(coarse)").orderBy("far")
+    ends = [int(pa.scalar(value).cast(pa.int64()).as_py()) for value in far]
+    assert [tuple(row) for row in found.collect()] == [(1, ends[0], 5), (5, ends[1], None)]
+
+
+def test_the_schema_says_whether_the_time_has_a_zone(table: SparkTable, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"ts": "2026-02-10T23:45:00+05:00"}\n{"ts": "2026-02-10T23:45:00"}')
+    made = ingest(
+        tmp_path / "a.json", table.root, "ts", spark=table.spark, schema="ts TIMESTAMP_NTZ", bad_rows=tmp_path / "bad"
+    )
+    assert (made.rows, made.bad_rows) == (1, 1), "a time with a zone is none without"
+    assert DeltaTable(table.root).schema().to_arrow().field("ts").type == pa.timestamp("us")
+    with pytest.raises(InputError, match="the schema has ts as timestamp, the table has it as timestamp_ntz"):
+        ingest(tmp_path / "a.json", table.root, "ts", spark=table.spark, schema="ts TIMESTAMP")
+    local = pa.table({"ts": pa.array([dt.datetime(2026, 2, 10, 23, 45)], pa.timestamp("us"))})
+    pq.write_table(local, tmp_path / "b.parquet")
+    ingest(tmp_path / "b.parquet", tmp_path / "t", "ts", spark=table.spark, schema="ts TIMESTAMP")
+    assert DeltaTable(tmp_path / "t").schema().to_arrow().field("ts").type == pa.timestamp("us", "UTC")
+
+
+def test_old_days_and_timestamps_do_not_depend_on_the_session(table: SparkTable, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"ts": "1500-01-01T00:00:00Z", "d": "0001-01-01"}')
+    legacy = {"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY", "spark.sql.timestampType": "TIMESTAMP_NTZ"}
+    with contextlib.ExitStack() as settings:
+        for name, value in legacy.items():
+            settings.enter_context(with_setting(table.spark, name, value))
+        ingest(tmp_path / "a.json", table.root, "ts", spark=table.spark, schema="ts TIMESTAMP, d DATE")
+    rows = DeltaTable(table.root).to_pyarrow_table(columns=["ts", "d"])
+    assert DeltaTable(table.root).schema().to_arrow().field("ts").type == pa.timestamp("us", "UTC")
+    assert rows["d"].cast(pa.int32()).to_pylist() == [-719_162]
+    assert rows["ts"].cast(pa.int64()).to_pylist() == [-14_831_769_600_000_000]
+
+
+def test_digits_that_cannot_be_kept_aside_are_named(table: SparkTable, tmp_path: Path) -> None:
+    """A time of nanoseconds for a number, and no place for its last digits in what is rescued either."""
+    (tmp_path / "a.json").write_text('{"ts": "2026-02-10", "n": 1}')
+    ingest(tmp_path / "a.json", table.root, "ts", spark=table.spark)
+    times = pa.array([1001], pa.timestamp("ns"))
+    pq.write_table(pa.table({"ts": ["2026-02-10"], "n": times}), tmp_path / "b.parquet")
+    with pytest.raises(SparkError, match="n has digits beyond microseconds"):
+        ingest(tmp_path / "b.parquet", table.root, "ts", spark=table.spark, rescue=True)
 
 
 def test_a_number_for_a_time_is_asked_what_it_counts(table: SparkTable, tmp_path: Path) -> None:
