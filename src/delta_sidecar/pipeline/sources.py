@@ -69,6 +69,9 @@ _THREADS: Final = 16
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _LINE_COLUMNS: Final = ("value", "origin", "start")
 _NO_COLUMNS: Final = "rename them, or pass --read-option directoryColumns=false"
+_ARROW_KEY: Final = b"ARROW:schema"
+"""What writers on Arrow keep their own schema under in a footer."""
+_WIDE_BYTES: Final = 16
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {
@@ -578,18 +581,40 @@ def _footers(source: Source, files: Sequence[File]) -> Iterator[pa.Schema]:
 
 
 def _footer(store: Store, path: str, file: File) -> pa.Schema:
-    size = min(file.size, _FOOTER)
+    size, end = min(file.size, _FOOTER), b""
     try:
-        end = store.get_range(path, file.size - size, size) if size else b""
-        needed = int.from_bytes(bytes(end[-8:-4]), "little") + 8
+        if size:
+            end = bytes(store.get_range(path, file.size - size, size))
+        needed = int.from_bytes(end[-8:-4], "little") + 8
         if size < needed <= file.size:
-            end = store.get_range(path, file.size - needed, needed)
-        stored = pq.read_metadata(pa.BufferReader(bytes(end))).schema
+            end = bytes(store.get_range(path, file.size - needed, needed))
+        stored = pq.read_metadata(pa.BufferReader(end)).schema
         schema = stored.to_arrow_schema()
+    except pa.ArrowNotImplementedError as error:
+        raise _not_in_arrow(file, end, error) from None
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file.path} is not a Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
-    leaves = (stored.column(at).physical_type for at in range(len(stored.names)))
-    return pa.schema([pa.field(column.name, _as_spark_reads(column.type, leaves), True) for column in schema])
+    physical = (stored.column(at).physical_type for at in range(len(stored.names)))
+    return pa.schema([pa.field(column.name, _as_spark_reads(column.type, physical), True) for column in schema])
+
+
+def _not_in_arrow(file: File, end: bytes, error: Exception) -> InputError:
+    """The error for a footer in which Arrow meets a type that it lacks.
+
+    It says only which type. The columns show in the schema that Parquet itself has, without the one of Arrow's types
+    beside it: integers of 128 bits, which Polars writes, are bare bytes there.
+    """
+    try:
+        stored = pq.read_metadata(pa.BufferReader(end.replace(_ARROW_KEY, _ARROW_KEY.lower()))).schema
+        leaves = [stored.column(at) for at in range(len(stored.names))]
+    except (pa.ArrowException, OSError):
+        leaves = []
+    bare = [leaf.path for leaf in leaves if leaf.length == _WIDE_BYTES and leaf.logical_type.type == "NONE"]
+    where = f", in {' or '.join(bare)}" if bare else ""
+    return InputError(
+        f"{file.path} has a type that cannot be read{where}: {error}; write that column as another type, "
+        "integers of 128 bits as a decimal or text"
+    )
 
 
 def _as_spark_reads(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:
