@@ -72,6 +72,9 @@ _NO_COLUMNS: Final = "rename them, or pass --read-option directoryColumns=false"
 _ARROW_KEY: Final = b"ARROW:schema"
 """What writers on Arrow keep their own schema under in a footer."""
 _WIDE_BYTES: Final = 16
+_MOST_DIGITS: Final = 38
+_INSTEAD: Final = {"FLOAT16": "a float", "UUID": "text", "TIME": "text or a number", "INTERVAL": "text or a number"}
+"""Types of Parquet that Spark cannot read, and what it can read instead."""
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {
@@ -594,8 +597,25 @@ def _footer(store: Store, path: str, file: File) -> pa.Schema:
         raise _not_in_arrow(file, end, error) from None
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file.path} is not a Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
-    physical = (stored.column(at).physical_type for at in range(len(stored.names)))
+    leaves = [stored.column(at) for at in range(len(stored.names))]
+    _check_leaves(file, leaves)
+    physical = (leaf.physical_type for leaf in leaves)
     return pa.schema([pa.field(column.name, _as_spark_reads(column.type, physical), True) for column in schema])
+
+
+def _check_leaves(file: File, leaves: Iterable[Any]) -> None:
+    """Refuse types of Parquet that Spark cannot read: its own error names neither the file nor the column."""
+    for leaf in leaves:
+        # The old form of a type is all that an interval has.
+        kind = leaf.converted_type if leaf.converted_type == "INTERVAL" else leaf.logical_type.type
+        way = _INSTEAD.get(kind)
+        if kind == "DECIMAL" and leaf.precision > _MOST_DIGITS:
+            kind, way = (
+                f"DECIMAL({leaf.precision},{leaf.scale})",
+                f"a decimal of at most {_MOST_DIGITS} digits, or text",
+            )
+        if way is not None:
+            raise InputError(f"{file.path}: column {leaf.path} is {kind}, which Spark cannot read; write it as {way}")
 
 
 def _not_in_arrow(file: File, end: bytes, error: Exception) -> InputError:
