@@ -65,3 +65,10 @@ def test_integers_of_128_bits_are_refused_by_name(tmp_path: Path, kind: str) -> 
     refused(
         file, r"a\.parquet has a type that cannot be read, in s\.c: Integers with more than 64 bits .* as a decimal"
     )
+
+
+@pytest.mark.parametrize("name", ["_metadata", "_Metadata"])
+def test_a_column_that_hides_what_spark_knows_of_the_file_is_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": [1], name: [{"file_path": "another"}]}), file)
+    refused(file, rf"a\.parquet has a column {name}, a name that ingest reserves; rename it")

@@ -80,9 +80,9 @@ class Contract:
         return f"{problem.name} is {'?' if kind is None else kind.simpleString()}, not {problem.example}"
 
 
-def check_reserved(names: Iterable[str], where: str) -> None:
-    """Refuse a source whose columns would be taken for ours."""
-    if taken := sorted(name for name in names if folded(name) in _RESERVED):
+def check_reserved(names: Iterable[str], where: str, *more: str) -> None:
+    """Refuse a source whose columns would be taken for ours, or for `more` that stand beside them."""
+    if taken := sorted(name for name in names if folded(name) in _RESERVED.union(more)):
         raise InputError(f"{where} has a column {taken[0]}, a name that ingest reserves; rename it")
 
 

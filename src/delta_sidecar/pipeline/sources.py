@@ -75,6 +75,8 @@ _WIDE_BYTES: Final = 16
 _MOST_DIGITS: Final = 38
 _INSTEAD: Final = {"FLOAT16": "a float", "UUID": "text", "TIME": "text or a number", "INTERVAL": "text or a number"}
 """Types of Parquet that Spark cannot read, and what it can read instead."""
+_METADATA: Final = "_metadata"
+"""What Spark gives with each row of a file; a column of that name in the file hides it."""
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {
@@ -551,7 +553,7 @@ def read_rows(
         groups.setdefault(schema, []).append(file.path)
     rows = []
     for schema, paths in groups.items():
-        check_reserved(schema.names, paths[0])
+        check_reserved(schema.names, paths[0], _METADATA)
         check_columns_once(schema.names, paths[0])
         _check_directories(columns, schema, paths[0])
         with spark_failures(f"{source.uri} cannot be read as parquet"):
