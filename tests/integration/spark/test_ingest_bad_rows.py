@@ -64,8 +64,9 @@ def test_records_that_are_all_bad_give_no_schema_and_one_is_named(table: SparkTa
     for name, data, line, multi_line in (
         ("in.json", "{\n{\n", r" line [12]", "false"),
         ("all.json", "{\n1", "", "true"),
+        ("odd.csv", "ts,é\n2026-02-10T22:00:00Z,1\n", "", "true"),
     ):
-        (tmp_path / name).write_text(data)
+        (tmp_path / name).write_text(data, encoding="latin-1")
         options: dict[str, Any] = {"spark": table.spark, "read_options": {"multiLine": multi_line}}
         with pytest.raises(InputError, match=rf"bad, one of them in .*{name}{line}: .*; fix it"):
             ingest(tmp_path / name, table.root, "ts", **options)
