@@ -70,6 +70,9 @@ def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     with pytest.raises(OptionError, match="must be given together"):
         ingest(tmp_path, tmp_path / "t", "ts", app_id="a")
+    for number, words in ((-1, "not negative"), (2**63, "batch_id 9223372036854775808 is too large")):
+        with pytest.raises(OptionError, match=words):
+            ingest(tmp_path, tmp_path / "t", "ts", app_id="a", batch_id=number)
     with pytest.raises(OptionError, match="never"):
         ingest(tmp_path, tmp_path / "t", "ts", index="sometimes")  # type: ignore[arg-type]
 

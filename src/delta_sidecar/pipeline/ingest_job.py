@@ -63,6 +63,7 @@ _log = logging.getLogger(__name__)
 IndexWhen: TypeAlias = Literal["checkpoint", "always", "never"]
 INDEX_WHEN: tuple[IndexWhen, ...] = get_args(IndexWhen)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.IGNORECASE)
+_LARGEST_BATCH = 2**63 - 1
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -339,6 +340,8 @@ def _once(app_id: str | None, batch_id: int | None) -> tuple[str, int] | None:
         return None
     if batch_id < 0 or not app_id:
         raise OptionError("app_id must not be empty and batch_id not negative")
+    if batch_id > _LARGEST_BATCH:
+        raise OptionError(f"batch_id {batch_id} is too large; Delta counts batches up to {_LARGEST_BATCH}")
     return app_id, batch_id
 
 
