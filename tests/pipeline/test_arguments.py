@@ -156,6 +156,7 @@ def test_options_of_text_are_known_or_refused() -> None:
     for options, words in (
         ({"sep": ";"}, "'sep' is not known for json"),
         ({"mode": "DROPMALFORMED"}, "would lose records"),
+        ({"mode": "xx"}, "mode XX is not known; it is FAILFAST or PERMISSIVE"),
         ({"encoding": "klingon"}, "klingon"),
         ({"lineSep": ";", "multiLine": "true"}, "lineSep divides lines"),
         ({"dateFormat": "x"}, "dateFormat"),

@@ -161,8 +161,10 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
             f"read option {unknown[0]!r} is not known for {file_format}; known: {', '.join(sorted(known))}"
         )
     mode = next((value for name, value in options.items() if name.lower() == "mode"), "FAILFAST").upper()
-    if mode not in ("FAILFAST", "PERMISSIVE"):
+    if mode == "DROPMALFORMED":
         raise OptionError(f"mode {mode} would lose records; pass --bad-rows (bad_rows=…) to put them aside")
+    if mode not in ("FAILFAST", "PERMISSIVE"):
+        raise OptionError(f"mode {mode} is not known; it is FAILFAST or PERMISSIVE")
     encoding = next((value for name, value in options.items() if name.lower() == "encoding"), "utf-8")
     try:
         "".encode(encoding)
