@@ -163,6 +163,16 @@ def test_options_of_text_are_known_or_refused() -> None:
     ):
         with pytest.raises(OptionError, match=words):
             Source("x", "json", options)
+    for name, value, words in (
+        ("quote", "ab", "quote takes one character, not 'ab'"),
+        ("Comment", "##", "Comment takes one character, not '##'"),
+        ("escape", "\\t", "escape takes one character"),
+        ("sep", "", "sep is empty; give what stands between two fields"),
+        ("delimiter", "", "delimiter is empty"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            Source("x", "csv", {name: value})
+    assert Source("x", "csv", {"sep": "||", "quote": "", "escape": "", "comment": ""}).dialect.sep == "||"
     assert "hush" not in repr(Source("x", "csv", {}, {"secret": "hush"}))
 
 

@@ -57,6 +57,7 @@ _COMPRESSED = re.compile(r"\.(gz|gzip|bz2|zst|zstd|snappy|lz4|deflate)$", re.IGN
 _GLOB = re.compile(r"[*?\[{]")
 _TEXT_OPTIONS: Final = ("encoding", "lineSep", "multiLine", "mode")
 _CSV_OPTIONS: Final = ("sep", "delimiter", "quote", "escape", "comment", "nullValue", "header")
+_ONE_CHARACTER: Final = ("quote", "escape", "comment")
 _FILE_OPTIONS: Final = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _STREAM_OPTIONS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge")
 _DIRECTORY_COLUMNS: Final = "directoryColumns"
@@ -103,6 +104,7 @@ class Source:
     def __post_init__(self) -> None:
         if self.is_text:
             _check_options(self.format, self.options)
+            _check_characters(self.options)
         for name in _SWITCHES if self.is_text else (_DIRECTORY_COLUMNS,):
             if (value := self.option(name, "false")).lower() not in ("true", "false"):
                 raise OptionError(f"read option {name} is {value!r}; it takes true or false")
@@ -178,6 +180,15 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
     if "\n".encode(encoding) != b"\n" and not whole:
         # Spark divides lines at the byte of a line end, which is a part of a character there.
         raise OptionError(f"encoding {encoding} needs --read-option multiLine=true: its files are parsed whole")
+
+
+def _check_characters(options: Mapping[str, str]) -> None:
+    """Refuse signs of CSV that Spark refuses: one that has several characters, or none where there must be one."""
+    for name, value in options.items():
+        if name.lower() in _ONE_CHARACTER and len(value) > 1:
+            raise OptionError(f"read option {name} takes one character, not {value!r}")
+        if name.lower() in ("sep", "delimiter") and not value:
+            raise OptionError(f"read option {name} is empty; give what stands between two fields, or leave it out")
 
 
 def source_of(
