@@ -28,11 +28,13 @@ from delta_sidecar.pipeline.contract import (
     TIME_PROBLEM,
     Contract,
     check_named_once,
+    check_typed,
     find_type,
     hold,
     schema_of,
     unified,
     unify,
+    untyped,
     with_field,
     without,
 )
@@ -364,6 +366,9 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
         contract = Contract(schema, demands.merge, demands.rescue)
     for group, schema in zip(groups, schemas):
         contract = hold(schema, contract, group.label)
+    if untyped(contract.schema):
+        for group, schema in zip(groups, schemas):
+            check_typed(schema, group.label)
     time = timed[0][1]
     fitted = [
         _projected(

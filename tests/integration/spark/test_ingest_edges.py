@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 from delta_sidecar import InputError, SparkError
 from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
@@ -301,6 +302,25 @@ def test_columns_that_differ_in_case_alone_are_refused(table: SparkTable, name: 
     refused = pytest.raises(InputError, match=rf"the DataFrame has the column '{name}' twice")
     with with_setting(table.spark, "spark.sql.caseSensitive", "true"), refused:
         take(table, table.spark.sql(TWINS[name]))
+
+
+def test_columns_that_no_file_can_hold_are_refused_by_name(table: SparkTable, landing: Path) -> None:
+    """In a DataFrame, and in Parquet whose times of nanoseconds are why it is read by a schema of ours."""
+    frames = {
+        "s": table.spark.sql(f"SELECT {TIME}").withColumn("s", f.struct()),
+        "s.b": table.spark.sql(f"SELECT {TIME}, named_struct('a', 1, 'b', named_struct('c', null)) AS s"),
+        "l": table.spark.sql(f"SELECT {TIME}, array(null) AS l"),
+    }
+    for name, frame in frames.items():
+        with pytest.raises(InputError, match=f"the DataFrame: column {name} has no type .*; cast it, leave it out"):
+            take(table, frame)
+    times = pa.array([0], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"ts": times, "s": [{"a": None}]}), landing / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: column s has no type"):
+        take(table, landing)
+    assert not table.root.exists()
+    take(table, frames["l"], schema="ts TIMESTAMP, l ARRAY<STRING>")
+    assert rows_of(table, "l", order="ts") == [([None],)]
 
 
 # A schema that leaves out a column of the table.
