@@ -143,6 +143,8 @@ def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target 
 def _contract(demands: Demands, target: Target | None) -> Contract | None:
     """The contract that is known before the batch is looked at."""
     grown = False
+    if target is not None and demands.rescue:
+        _check_text(target.schema, RESCUED, "--rescue")
     if demands.schema is not None:
         schema = without(schema_of(demands.schema), demands.bucket_column)
         if target is not None:
@@ -155,6 +157,18 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         return None
     made = [*([RESCUED] if demands.rescue else []), *([EVENT_TIME] if demands.time_name == EVENT_TIME else [])]
     return Contract(without(schema, *made), demands.merge, demands.rescue, grown)
+
+
+def _check_text(schema: StructType, name: str, option: str) -> None:
+    """Refuse a column that an option writes text to, where it is of another type."""
+    from pyspark.sql.types import StringType
+
+    kind = find_type(schema, (name,))
+    if kind is not None and not isinstance(kind, StringType):
+        raise InputError(
+            f"column {name} of the table is {kind.simpleString()}, but {option} writes text to it; "
+            f"rename the column, or leave {option} out"
+        )
 
 
 def _retyped(given: Any, known: Any, whole: bool) -> Any:

@@ -323,6 +323,13 @@ def test_columns_that_no_file_can_hold_are_refused_by_name(table: SparkTable, la
     assert rows_of(table, "l", order="ts") == [([None],)]
 
 
+def test_columns_of_ours_that_hold_no_text_are_refused(table: SparkTable, landing: Path) -> None:
+    take(table, table.spark.sql(f"SELECT {TIME}, 1L AS _rescued"))
+    land(landing, {"ts": NOON, "more": "text"})
+    with pytest.raises(InputError, match="column _rescued of the table is bigint, but --rescue writes text to it"):
+        take(table, landing, rescue=True)
+
+
 # A schema that leaves out a column of the table.
 
 
