@@ -166,7 +166,7 @@ def _check_text(schema: StructType, name: str, option: str) -> None:
     kind = find_type(schema, (name,))
     if kind is not None and not isinstance(kind, StringType):
         raise InputError(
-            f"column {name} of the table is {kind.simpleString()}, but {option} writes text to it; "
+            f"column {name} is {kind.simpleString()}, but {option} writes text to it; "
             f"rename the column, or leave {option} out"
         )
 
@@ -328,6 +328,7 @@ def _check_extras(lines: Lines, names: Sequence[str]) -> None:
 def _with_corrupt(contract: Contract, target: Target | None) -> Contract:
     from pyspark.sql.types import StringType
 
+    _check_text(contract.schema, CORRUPT, "mode=PERMISSIVE")
     if find_type(contract.schema, (CORRUPT,)) is not None:
         return contract
     if target is not None and not contract.merge:

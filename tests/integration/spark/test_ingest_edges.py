@@ -324,10 +324,12 @@ def test_columns_that_no_file_can_hold_are_refused_by_name(table: SparkTable, la
 
 
 def test_columns_of_ours_that_hold_no_text_are_refused(table: SparkTable, landing: Path) -> None:
-    take(table, table.spark.sql(f"SELECT {TIME}, 1L AS _rescued"))
+    take(table, table.spark.sql(f"SELECT {TIME}, 1L AS _rescued, 1 AS _corrupt_record"))
     land(landing, {"ts": NOON, "more": "text"})
-    with pytest.raises(InputError, match="column _rescued of the table is bigint, but --rescue writes text to it"):
+    with pytest.raises(InputError, match="column _rescued is bigint, but --rescue writes text to it"):
         take(table, landing, rescue=True)
+    with pytest.raises(InputError, match="column _corrupt_record is int, but mode=PERMISSIVE writes text to it"):
+        take(table, landing, read_options={"mode": "PERMISSIVE"})
 
 
 # A schema that leaves out a column of the table.
