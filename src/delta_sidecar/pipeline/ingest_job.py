@@ -117,6 +117,8 @@ class IngestSettings:
     on_progress: Callable[[str], None] | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """How often a batch that conflicts with another writer is retried."""
+    if_another: str = "give it another --batch-id"
+    """What to do about a batch that has the number of another."""
 
     def say(self, what: str) -> None:
         _log.info("%s: %s", self.table, what)
@@ -456,7 +458,7 @@ class _Batch:
         if once is not None and not are_same_bad_rows(bad, place, name):
             raise InputError(
                 f"{self.settings.table}: a batch with this number had other bad rows than the "
-                f"{batch.survey.bad_rows:,} of this one, so this is another batch; give it another --batch-id"
+                f"{batch.survey.bad_rows:,} of this one, so this is another batch; {self.settings.if_another}"
             )
         self.bad_rows = batch.survey.bad_rows
 

@@ -250,6 +250,25 @@ def test_bad_rows_of_a_stream_are_not_doubled_by_another_name(table: SparkTable,
     assert len(bad_rows_of(table, tmp_path / "bad")) == 1
 
 
+def test_a_stream_with_other_bad_rows_than_before_is_told_what_to_do(
+    table: SparkTable, landing: Path, tmp_path: Path
+) -> None:
+    """The first run breaks off between its bad rows and its batch, and the file is another by the next."""
+    land(landing, {"ts": NOON, "id": 1}, {"ts": "none", "id": 2})
+
+    def say(what: str) -> None:
+        if what == "creating the table":
+            raise RuntimeError("broken off")
+
+    with pytest.raises(SparkError, match="the stream broke off"):
+        streamed(table, landing, bad_rows=tmp_path / "bad", on_progress=say)
+    land(landing, {"ts": NOON, "id": 1}, {"ts": "nope", "id": 2})
+    with pytest.raises(InputError, match=r"another batch; restart the stream with .* another --bad-rows place \(bad_"):
+        streamed(table, landing, bad_rows=tmp_path / "bad")
+    (done,) = streamed(table, landing, bad_rows=tmp_path / "other")
+    assert (done.rows, done.bad_rows) == (1, 1)
+
+
 # Names.
 
 TWICE = {"ts": NOON, "id": 2, "s": {"x": 1, "X": 2}}
