@@ -70,6 +70,9 @@ def test_a_frame_or_a_session_is_needed(tmp_path: Path) -> None:
     (tmp_path / "a.csv").touch()
     with pytest.raises(OptionError, match="must be given together"):
         ingest(tmp_path, tmp_path / "t", "ts", app_id="a")
+    for number, words in ((-1, "not negative"), (2**63, "batch_id 9223372036854775808 is too large")):
+        with pytest.raises(OptionError, match=words):
+            ingest(tmp_path, tmp_path / "t", "ts", app_id="a", batch_id=number)
     with pytest.raises(OptionError, match="never"):
         ingest(tmp_path, tmp_path / "t", "ts", index="sometimes")  # type: ignore[arg-type]
 
@@ -153,12 +156,23 @@ def test_options_of_text_are_known_or_refused() -> None:
     for options, words in (
         ({"sep": ";"}, "'sep' is not known for json"),
         ({"mode": "DROPMALFORMED"}, "would lose records"),
+        ({"mode": "xx"}, "mode XX is not known; it is FAILFAST or PERMISSIVE"),
         ({"encoding": "klingon"}, "klingon"),
         ({"lineSep": ";", "multiLine": "true"}, "lineSep divides lines"),
         ({"dateFormat": "x"}, "dateFormat"),
     ):
         with pytest.raises(OptionError, match=words):
             Source("x", "json", options)
+    for name, value, words in (
+        ("quote", "ab", "quote takes one character, not 'ab'"),
+        ("Comment", "##", "Comment takes one character, not '##'"),
+        ("escape", "\\t", "escape takes one character"),
+        ("sep", "", "sep is empty; give what stands between two fields"),
+        ("delimiter", "", "delimiter is empty"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            Source("x", "csv", {name: value})
+    assert Source("x", "csv", {"sep": "||", "quote": "", "escape": "", "comment": ""}).dialect.sep == "||"
     assert "hush" not in repr(Source("x", "csv", {}, {"secret": "hush"}))
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.pipeline import contract, parsing
-from delta_sidecar.pipeline.contract import NOTES, check_named_once, check_reserved, schema_of, unify
+from delta_sidecar.pipeline.contract import NOTES, check_named_once, check_reserved, schema_of, unify, untyped
 from delta_sidecar.pipeline.kafka import kafka_source
 from delta_sidecar.pipeline.kafka_frames import kafka_input
 from delta_sidecar.pipeline.projection import columns
@@ -59,6 +59,34 @@ def test_a_type_names_each_field_once(kind: t.StructType, path: str) -> None:
 
 def texts(*names: str) -> t.StructType:
     return t.StructType([t.StructField("s", t.StructType([t.StructField(name, t.StringType()) for name in names]))])
+
+
+def struct(**fields: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField(name, kind) for name, kind in fields.items()])
+
+
+VOID, INT = t.NullType(), t.IntegerType()
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        (struct(s=struct()), "s"),
+        (struct(s=struct(a=VOID)), "s"),
+        (struct(s=struct(a=INT, b=struct(c=VOID))), "s.b"),
+        (struct(l=t.ArrayType(VOID)), "l"),
+        (struct(l=t.ArrayType(struct())), "l"),
+        (struct(m=t.MapType(t.StringType(), struct(a=INT, b=VOID))), "m.b"),
+        (struct(v=VOID, s=struct(a=INT, b=VOID), l=t.ArrayType(struct(a=INT))), None),
+    ],
+)
+def test_what_no_file_can_hold_is_named(schema: t.StructType, name: str | None) -> None:
+    assert untyped(schema) == name
+    if name is None:
+        assert schema_of(schema) == schema
+        return
+    with pytest.raises(InputError, match=rf"the schema: column {name} has no type .*; cast it, leave it out, or give"):
+        schema_of(schema)
 
 
 def test_names_that_spark_tells_apart_are_two_columns() -> None:

@@ -69,6 +69,10 @@ def test_a_header_that_is_not_in_the_encoding_is_refused(multi_line: bool) -> No
     if multi_line:
         (row,) = parse(order(multi_line=True), b"\n".join(lines))
         assert row["__reason"] == "it is not in the encoding of the file"
+        good, bad = (lines[0].decode("latin-1") + "\n1,2").encode(), b"\n".join(lines)
+        for files, names in (((bad,), []), ((bad, good), ["id", "café"])):
+            batches = [batch(data) for data in files]
+            assert [part.name for part in infer_batches(order(multi_line=True), iter(batches))] == names
         return
     for work in (parse, lambda asked, *some: infer_batches(asked, iter([batch(*some)]))):
         with pytest.raises(InputError, match=r"f: its header is not in the encoding utf-8"):

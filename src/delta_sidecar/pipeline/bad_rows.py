@@ -19,6 +19,7 @@ from delta_sidecar.values.bucket_columns import literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _TABLE: Final = "batch STRING, ingested_at TIMESTAMP, file STRING, reason STRING, raw STRING, raw_bytes BINARY"
 _MOST_LISTS: Final = 1_000
@@ -53,7 +54,19 @@ def _append(frame: DataFrame, place: str, once: tuple[str, int] | None) -> None:
     with spark_failures(f"{place}: the bad rows were not written"):
         spark = frame.sparkSession
         spark.sql(f"CREATE TABLE IF NOT EXISTS delta.{quoted(place)} ({_TABLE}) USING delta")
+        _check_table(spark.read.format("delta").load(place).schema, place)
         frame.repartition(1).write.format("delta").mode("append").options(**options).save(place)
+
+
+def _check_table(schema: StructType, place: str) -> None:
+    """Refuse a table that was made for something else."""
+    kinds = {field.name.lower(): field.dataType.simpleString() for field in schema.fields}
+    for name, kind in (column.split() for column in _TABLE.split(", ")):
+        if kinds.get(name) != kind.lower():
+            raise InputError(
+                f"{place} is a table, but none of bad rows: its column {name} is {kinds.get(name, 'missing')}, "
+                f"not {kind.lower()}; give --bad-rows (bad_rows=…) another place"
+            )
 
 
 def bad_rows_to_add(frame: DataFrame, place: str, batch: str) -> DataFrame:

@@ -28,11 +28,13 @@ from delta_sidecar.pipeline.contract import (
     TIME_PROBLEM,
     Contract,
     check_named_once,
+    check_typed,
     find_type,
     hold,
     schema_of,
     unified,
     unify,
+    untyped,
     with_field,
     without,
 )
@@ -147,6 +149,8 @@ def prepare(spark: SparkSession, given: Input, demands: Demands, target: Target 
 def _contract(demands: Demands, target: Target | None) -> Contract | None:
     """The contract that is known before the batch is looked at."""
     grown = False
+    if target is not None and demands.rescue:
+        _check_text(target.schema, RESCUED, "--rescue")
     if demands.schema is not None:
         schema = without(schema_of(demands.schema), demands.bucket_column)
         if target is not None:
@@ -164,6 +168,18 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         return None
     made = [*([RESCUED] if demands.rescue else []), *([EVENT_TIME] if demands.time_name == EVENT_TIME else [])]
     return Contract(without(schema, *made), demands.merge, demands.rescue, grown)
+
+
+def _check_text(schema: StructType, name: str, option: str) -> None:
+    """Refuse a column that an option writes text to, where it is of another type."""
+    from pyspark.sql.types import StringType
+
+    kind = find_type(schema, (name,))
+    if kind is not None and not isinstance(kind, StringType):
+        raise InputError(
+            f"column {name} is {kind.simpleString()}, but {option} writes text to it; "
+            f"rename the column, or leave {option} out"
+        )
 
 
 def _retyped(given: Any, known: Any, whole: bool) -> Any:
@@ -323,6 +339,7 @@ def _check_extras(lines: Lines, names: Sequence[str]) -> None:
 def _with_corrupt(contract: Contract, target: Target | None) -> Contract:
     from pyspark.sql.types import StringType
 
+    _check_text(contract.schema, CORRUPT, "mode=PERMISSIVE")
     if find_type(contract.schema, (CORRUPT,)) is not None:
         return contract
     if target is not None and not contract.merge:
@@ -375,6 +392,9 @@ def _of_rows(groups: Sequence[Rows], demands: Demands, target: Target | None, co
         contract = Contract(schema, demands.merge, demands.rescue)
     for group, schema in zip(groups, schemas):
         contract = hold(schema, contract, group.label)
+    if untyped(contract.schema):
+        for group, schema in zip(groups, schemas):
+            check_typed(schema, group.label)
     time = timed[0][1]
     fitted = [
         _projected(

@@ -80,9 +80,9 @@ class Contract:
         return f"{problem.name} is {'?' if kind is None else kind.simpleString()}, not {problem.example}"
 
 
-def check_reserved(names: Iterable[str], where: str) -> None:
-    """Refuse a source whose columns would be taken for ours."""
-    if taken := sorted(name for name in names if folded(name) in _RESERVED):
+def check_reserved(names: Iterable[str], where: str, *more: str) -> None:
+    """Refuse a source whose columns would be taken for ours, or for `more` that stand beside them."""
+    if taken := sorted(name for name in names if folded(name) in _RESERVED.union(more)):
         raise InputError(f"{where} has a column {taken[0]}, a name that ingest reserves; rename it")
 
 
@@ -101,6 +101,34 @@ def check_named_once(kind: Any, where: str, path: str = "") -> None:
     for part in ("elementType", "keyType", "valueType"):
         if hasattr(kind, part):
             check_named_once(getattr(kind, part), where, path)
+
+
+def check_typed(schema: StructType, where: str) -> None:
+    """Refuse a column that no file could hold."""
+    if name := untyped(schema):
+        raise InputError(
+            f"{where}: column {name} has no type (it is void, or a struct without fields), so no file can hold it; "
+            "cast it, leave it out, or give its type (--schema)"
+        )
+
+
+def untyped(kind: Any, path: str = "", inside: bool = False) -> str | None:
+    """Where, in a type, there is a struct of which nothing has a type, or a void inside an array or a map; None if
+    there is neither. Delta leaves out a void that stands beside columns or fields with types."""
+    from pyspark.sql import types as t
+
+    if isinstance(kind, t.StructType):
+        typed = [field for field in kind.fields if inside or not isinstance(field.dataType, t.NullType)]
+        if path and not typed:
+            return path
+        parts = [(field.dataType, f"{path}.{field.name}" if path else field.name, inside) for field in typed]
+    elif isinstance(kind, t.ArrayType):
+        parts = [(kind.elementType, path, True)]
+    elif isinstance(kind, t.MapType):
+        parts = [(kind.keyType, path, True), (kind.valueType, path, True)]
+    else:
+        return path if inside and isinstance(kind, t.NullType) else None
+    return next(filter(None, (untyped(*part) for part in parts)), None)
 
 
 def schema_of(given: StructType | str) -> StructType:
@@ -125,6 +153,7 @@ def schema_of(given: StructType | str) -> StructType:
 def _checked(schema: StructType) -> StructType:
     """The schema; a length of text in it is refused, because nothing would enforce it."""
     check_named_once(schema, SCHEMA)
+    check_typed(schema, SCHEMA)
     for field in schema.fields:
         if kind := _with_length(field.dataType):
             raise UnsupportedTypeError(f"the schema has column {field.name} with a {kind}: write STRING instead")

@@ -76,6 +76,7 @@ _SETTINGS = {
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
 }
 """Whatever the session says: a timestamp is an instant, and days are those of the calendar that other readers use."""
+_LARGEST_BATCH = 2**63 - 1
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -129,6 +130,8 @@ class IngestSettings:
     on_progress: Callable[[str], None] | None = None
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """How often a batch that conflicts with another writer is retried."""
+    if_another: str = "give it another --batch-id"
+    """What to do about a batch that has the number of another."""
 
     def say(self, what: str) -> None:
         _log.info("%s: %s", self.table, what)
@@ -352,6 +355,8 @@ def _once(app_id: str | None, batch_id: int | None) -> tuple[str, int] | None:
         return None
     if batch_id < 0 or not app_id:
         raise OptionError("app_id must not be empty and batch_id not negative")
+    if batch_id > _LARGEST_BATCH:
+        raise OptionError(f"batch_id {batch_id} is too large; Delta counts batches up to {_LARGEST_BATCH}")
     return app_id, batch_id
 
 
@@ -467,7 +472,7 @@ class _Batch:
         if once is not None and not are_same_bad_rows(bad, place, name):
             raise InputError(
                 f"{self.settings.table}: a batch with this number had other bad rows than the "
-                f"{batch.survey.bad_rows:,} of this one, so this is another batch; give it another --batch-id"
+                f"{batch.survey.bad_rows:,} of this one, so this is another batch; {self.settings.if_another}"
             )
         self.bad_rows = batch.survey.bad_rows
 

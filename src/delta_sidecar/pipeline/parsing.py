@@ -261,8 +261,8 @@ class _Files:
             try:
                 text = lines[0].decode(dialect.encoding)
             except UnicodeDecodeError:
-                # The parser says so of the whole file.
-                self.names = ["_c0"]
+                # The parser says so of the whole file, which has no column that anybody knows.
+                self.names = []
                 return piece, lines
             text = _LEADING.sub("", text) if not dialect.comment else _without_comments(text, dialect.comment)
             if not text:

@@ -58,6 +58,7 @@ _COMPRESSED = re.compile(r"\.(gz|gzip|bz2|zst|zstd|snappy|lz4|deflate)$", re.IGN
 _GLOB = re.compile(r"[*?\[{]")
 _TEXT_OPTIONS: Final = ("encoding", "lineSep", "multiLine", "mode")
 _CSV_OPTIONS: Final = ("sep", "delimiter", "quote", "escape", "comment", "nullValue", "header")
+_ONE_CHARACTER: Final = ("quote", "escape", "comment")
 _FILE_OPTIONS: Final = ("pathGlobFilter", "modifiedBefore", "modifiedAfter")
 _STREAM_OPTIONS: Final = ("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge")
 _DIRECTORY_COLUMNS: Final = "directoryColumns"
@@ -70,6 +71,14 @@ _THREADS: Final = 16
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _LINE_COLUMNS: Final = ("value", "origin", "start")
 _NO_COLUMNS: Final = "rename them, or pass --read-option directoryColumns=false"
+_ARROW_KEY: Final = b"ARROW:schema"
+"""What writers on Arrow keep their own schema under in a footer."""
+_WIDE_BYTES: Final = 16
+_MOST_DIGITS: Final = 38
+_INSTEAD: Final = {"FLOAT16": "a float", "UUID": "text", "TIME": "text or a number", "INTERVAL": "text or a number"}
+"""Types of Parquet that Spark cannot read, and what it can read instead."""
+_METADATA: Final = "_metadata"
+"""What Spark gives with each row of a file; a column of that name in the file hides it."""
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAMES: Final = "path STRING, modificationTime TIMESTAMP_LTZ, length BIGINT, content BINARY"
 _AS_THEY_ARE: Final = {
@@ -96,6 +105,7 @@ class Source:
     def __post_init__(self) -> None:
         if self.is_text:
             _check_options(self.format, self.options)
+            _check_characters(self.options)
         for name in _SWITCHES if self.is_text else (_DIRECTORY_COLUMNS,):
             if (value := self.option(name, "false")).lower() not in ("true", "false"):
                 raise OptionError(f"read option {name} is {value!r}; it takes true or false")
@@ -154,8 +164,10 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
             f"read option {unknown[0]!r} is not known for {file_format}; known: {', '.join(sorted(known))}"
         )
     mode = next((value for name, value in options.items() if name.lower() == "mode"), "FAILFAST").upper()
-    if mode not in ("FAILFAST", "PERMISSIVE"):
+    if mode == "DROPMALFORMED":
         raise OptionError(f"mode {mode} would lose records; pass --bad-rows (bad_rows=…) to put them aside")
+    if mode not in ("FAILFAST", "PERMISSIVE"):
+        raise OptionError(f"mode {mode} is not known; it is FAILFAST or PERMISSIVE")
     encoding = next((value for name, value in options.items() if name.lower() == "encoding"), "utf-8")
     try:
         "".encode(encoding)
@@ -169,6 +181,15 @@ def _check_options(file_format: str, options: Mapping[str, str]) -> None:
     if "\n".encode(encoding) != b"\n" and not whole:
         # Spark divides lines at the byte of a line end, which is a part of a character there.
         raise OptionError(f"encoding {encoding} needs --read-option multiLine=true: its files are parsed whole")
+
+
+def _check_characters(options: Mapping[str, str]) -> None:
+    """Refuse signs of CSV that Spark refuses: one that has several characters, or none where there must be one."""
+    for name, value in options.items():
+        if name.lower() in _ONE_CHARACTER and len(value) > 1:
+            raise OptionError(f"read option {name} takes one character, not {value!r}")
+        if name.lower() in ("sep", "delimiter") and not value:
+            raise OptionError(f"read option {name} is empty; give what stands between two fields, or leave it out")
 
 
 def source_of(
@@ -551,7 +572,7 @@ def read_rows(
         _check_int96(spark, source, fine)
     rows = []
     for schema, paths in groups.items():
-        check_reserved(schema.names, paths[0])
+        check_reserved(schema.names, paths[0], _METADATA)
         check_columns_once(schema.names, paths[0])
         _check_directories(columns, schema, paths[0])
         with spark_failures(f"{source.uri} cannot be read as parquet"):
@@ -594,19 +615,58 @@ def _footers(source: Source, files: Sequence[File]) -> Iterator[tuple[pa.Schema,
 
 
 def _footer(store: Store, path: str, file: File) -> tuple[pa.Schema, tuple[str, ...]]:
-    size = min(file.size, _FOOTER)
+    size, end = min(file.size, _FOOTER), b""
     try:
-        end = store.get_range(path, file.size - size, size) if size else b""
-        needed = int.from_bytes(bytes(end[-8:-4]), "little") + 8
+        if size:
+            end = bytes(store.get_range(path, file.size - size, size))
+        needed = int.from_bytes(end[-8:-4], "little") + 8
         if size < needed <= file.size:
-            end = store.get_range(path, file.size - needed, needed)
-        footer = pq.read_metadata(pa.BufferReader(bytes(end)))
+            end = bytes(store.get_range(path, file.size - needed, needed))
+        footer = pq.read_metadata(pa.BufferReader(end))
         stored, schema = footer.schema, footer.schema.to_arrow_schema()
+    except pa.ArrowNotImplementedError as error:
+        raise _not_in_arrow(file, end, error) from None
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file.path} is not a Parquet file: {str(error).partition(chr(10))[0][:200]}") from None
-    leaves = (stored.column(at).physical_type for at in range(len(stored.names)))
-    columns = [pa.field(column.name, _as_spark_reads(column.type, leaves), True) for column in schema]
+    leaves = [stored.column(at) for at in range(len(stored.names))]
+    _check_leaves(file, leaves)
+    physical = (leaf.physical_type for leaf in leaves)
+    columns = [pa.field(column.name, _as_spark_reads(column.type, physical), True) for column in schema]
     return pa.schema(columns), int96_columns(footer)
+
+
+def _check_leaves(file: File, leaves: Iterable[Any]) -> None:
+    """Refuse types of Parquet that Spark cannot read: its own error names neither the file nor the column."""
+    for leaf in leaves:
+        # The old form of a type is all that an interval has.
+        kind = leaf.converted_type if leaf.converted_type == "INTERVAL" else leaf.logical_type.type
+        way = _INSTEAD.get(kind)
+        if kind == "DECIMAL" and leaf.precision > _MOST_DIGITS:
+            kind, way = (
+                f"DECIMAL({leaf.precision},{leaf.scale})",
+                f"a decimal of at most {_MOST_DIGITS} digits, or text",
+            )
+        if way is not None:
+            raise InputError(f"{file.path}: column {leaf.path} is {kind}, which Spark cannot read; write it as {way}")
+
+
+def _not_in_arrow(file: File, end: bytes, error: Exception) -> InputError:
+    """The error for a footer in which Arrow meets a type that it lacks.
+
+    It says only which type. The columns show in the schema that Parquet itself has, without the one of Arrow's types
+    beside it: integers of 128 bits, which Polars writes, are bare bytes there.
+    """
+    try:
+        stored = pq.read_metadata(pa.BufferReader(end.replace(_ARROW_KEY, _ARROW_KEY.lower()))).schema
+        leaves = [stored.column(at) for at in range(len(stored.names))]
+    except (pa.ArrowException, OSError):
+        leaves = []
+    bare = [leaf.path for leaf in leaves if leaf.length == _WIDE_BYTES and leaf.logical_type.type == "NONE"]
+    where = f", in {' or '.join(bare)}" if bare else ""
+    return InputError(
+        f"{file.path} has a type that cannot be read{where}: {error}; write that column as another type, "
+        "integers of 128 bits as a decimal or text"
+    )
 
 
 def _as_spark_reads(kind: pa.DataType, leaves: Iterator[str]) -> pa.DataType:

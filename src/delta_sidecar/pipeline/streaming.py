@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from delta_sidecar.errors import InputError
 from delta_sidecar.log.travel import newest_transaction
@@ -44,6 +44,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
+
+_IF_ANOTHER: Final = (
+    "restart the stream with the source and the options that it had then, or with another --bad-rows place (bad_rows=…)"
+)
+"""A stream that is broken off between its bad rows and its batch takes the batch again, under the same number."""
 
 
 def ingest_stream(
@@ -125,6 +130,7 @@ def ingest_stream(
         after_commit=after_commit,
         on_progress=on_progress,
     )
+    settings = replace(settings, if_another=_IF_ANOTHER)
     session = session_of(source, spark)
     files: Source | None = None
     if (messages := messages_of(source, read_options)) is not None:

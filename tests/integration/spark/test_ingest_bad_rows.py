@@ -64,8 +64,9 @@ def test_records_that_are_all_bad_give_no_schema_and_one_is_named(table: SparkTa
     for name, data, line, multi_line in (
         ("in.json", "{\n{\n", r" line [12]", "false"),
         ("all.json", "{\n1", "", "true"),
+        ("odd.csv", "ts,é\n2026-02-10T22:00:00Z,1\n", "", "true"),
     ):
-        (tmp_path / name).write_text(data)
+        (tmp_path / name).write_text(data, encoding="latin-1")
         options: dict[str, Any] = {"spark": table.spark, "read_options": {"multiLine": multi_line}}
         with pytest.raises(InputError, match=rf"bad, one of them in .*{name}{line}: .*; fix it"):
             ingest(tmp_path / name, table.root, "ts", **options)
@@ -81,3 +82,14 @@ def test_a_header_that_is_not_in_the_encoding_is_refused(table: SparkTable, tmp_
         (tmp_path / name).write_bytes(b"ts,caf\xe9\n" + b"2026-02-10T22:00:00Z,1\n" * rows)
         with pytest.raises(InputError, match=rf"{name}: its header is not in the encoding utf-8"):
             ingest(tmp_path / name, table.root, "ts", spark=table.spark)
+
+
+def test_a_table_of_other_rows_takes_no_bad_rows(table: SparkTable, tmp_path: Path) -> None:
+    source = tmp_path / "in.json"
+    source.write_text(f"{{{TIME}}}\n{{cut\n")
+    for columns, column in (("1 AS a", "batch is missing"), ("'b' AS batch, 1 AS ingested_at", "ingested_at is int")):
+        place = tmp_path / column[:5]
+        table.spark.sql(f"SELECT {columns}").write.format("delta").save(str(place))
+        with pytest.raises(InputError, match=rf"{place} is a table, but none of bad rows: its column {column}, not"):
+            ingest(source, table.root, "ts", spark=table.spark, bad_rows=place)
+    assert not table.root.exists()

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as f
 
 from delta_sidecar import InputError, SparkError
 from delta_sidecar.pipeline.ingest_job import IngestSummary, ingest
@@ -249,6 +250,25 @@ def test_bad_rows_of_a_stream_are_not_doubled_by_another_name(table: SparkTable,
     assert len(bad_rows_of(table, tmp_path / "bad")) == 1
 
 
+def test_a_stream_with_other_bad_rows_than_before_is_told_what_to_do(
+    table: SparkTable, landing: Path, tmp_path: Path
+) -> None:
+    """The first run breaks off between its bad rows and its batch, and the file is another by the next."""
+    land(landing, {"ts": NOON, "id": 1}, {"ts": "none", "id": 2})
+
+    def say(what: str) -> None:
+        if what == "creating the table":
+            raise RuntimeError("broken off")
+
+    with pytest.raises(SparkError, match="the stream broke off"):
+        streamed(table, landing, bad_rows=tmp_path / "bad", on_progress=say)
+    land(landing, {"ts": NOON, "id": 1}, {"ts": "nope", "id": 2})
+    with pytest.raises(InputError, match=r"another batch; restart the stream with .* another --bad-rows place \(bad_"):
+        streamed(table, landing, bad_rows=tmp_path / "bad")
+    (done,) = streamed(table, landing, bad_rows=tmp_path / "other")
+    assert (done.rows, done.bad_rows) == (1, 1)
+
+
 # Names.
 
 TWICE = {"ts": NOON, "id": 2, "s": {"x": 1, "X": 2}}
@@ -301,6 +321,34 @@ def test_columns_that_differ_in_case_alone_are_refused(table: SparkTable, name: 
     refused = pytest.raises(InputError, match=rf"the DataFrame has the column '{name}' twice")
     with with_setting(table.spark, "spark.sql.caseSensitive", "true"), refused:
         take(table, table.spark.sql(TWINS[name]))
+
+
+def test_columns_that_no_file_can_hold_are_refused_by_name(table: SparkTable, landing: Path) -> None:
+    """In a DataFrame, and in Parquet whose times of nanoseconds are why it is read by a schema of ours."""
+    frames = {
+        "s": table.spark.sql(f"SELECT {TIME}").withColumn("s", f.struct()),
+        "s.b": table.spark.sql(f"SELECT {TIME}, named_struct('a', 1, 'b', named_struct('c', null)) AS s"),
+        "l": table.spark.sql(f"SELECT {TIME}, array(null) AS l"),
+    }
+    for name, frame in frames.items():
+        with pytest.raises(InputError, match=f"the DataFrame: column {name} has no type .*; cast it, leave it out"):
+            take(table, frame)
+    times = pa.array([0], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"ts": times, "s": [{"a": None}]}), landing / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet: column s has no type"):
+        take(table, landing)
+    assert not table.root.exists()
+    take(table, frames["l"], schema="ts TIMESTAMP, l ARRAY<STRING>")
+    assert rows_of(table, "l", order="ts") == [([None],)]
+
+
+def test_columns_of_ours_that_hold_no_text_are_refused(table: SparkTable, landing: Path) -> None:
+    take(table, table.spark.sql(f"SELECT {TIME}, 1L AS _rescued, 1 AS _corrupt_record"))
+    land(landing, {"ts": NOON, "more": "text"})
+    with pytest.raises(InputError, match="column _rescued is bigint, but --rescue writes text to it"):
+        take(table, landing, rescue=True)
+    with pytest.raises(InputError, match="column _corrupt_record is int, but mode=PERMISSIVE writes text to it"):
+        take(table, landing, read_options={"mode": "PERMISSIVE"})
 
 
 # A schema that leaves out a column of the table.
