@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from delta_sidecar import DeltaTable
+from delta_sidecar.index.build import extend
 from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
@@ -84,6 +85,19 @@ def test_a_float_partition_that_is_a_double_is_read_again_in_every_part(tmp_path
     for at, text in enumerate(FLOATS):
         gone, new = ({"f0"}, {"new"}) if text == "0.1" else (set(), set())
         assert listed(tmp_path, f"c = {text}") == ({f"f{n}" for n in range(at, 16, 4)} - gone) | new
+
+
+@pytest.mark.parametrize("sort_column", ["c", "modification_time"])
+def test_floats_in_an_index_of_doubles_leave_out_no_file(
+    tmp_path: Path, sort_column: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of builders that reuse such parts, or cast their values."""
+    floats(tmp_path, sort_column)
+    monkeypatch.setattr(extend, "_reads_otherwise", lambda then, now: False)
+    assert build(tmp_path, sort_column=sort_column).parts_reused
+    for at, text in enumerate(FLOATS[1:], 1):
+        assert listed(tmp_path, f"c = {text}") == {f"f{n}" for n in range(at, 16, 4)}
+    assert any("as float" in problem for problem in verify_index(open_store(str(tmp_path))).problems)
 
 
 def test_dates_that_are_times_are_written_again_from_the_log(tmp_path: Path) -> None:
