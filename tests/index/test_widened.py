@@ -11,7 +11,7 @@ from delta_sidecar.index.build import extend
 from delta_sidecar.index.build.build import BuildOptions, BuildReport, build_index
 from delta_sidecar.index.verify.verify import verify_index
 from delta_sidecar.storage import open_store
-from delta_sidecar.testing.actions import add, column, remove
+from delta_sidecar.testing.actions import Spec, add, column, remove
 from delta_sidecar.testing.table_builder import LogBuilder
 from tests.index.models import small_parts
 
@@ -106,6 +106,21 @@ def test_dates_that_are_times_are_written_again_from_the_log(tmp_path: Path) -> 
     build(tmp_path, sort_column="k")
     declare(log, "timestamp_ntz", "date", ()).commit(remove("f0"))
     report = build(tmp_path, sort_column="k")
+    assert (report.mode, len(report.notes)) == ("full", 1)
+    assert_verified(tmp_path)
+
+
+def test_a_column_that_was_dropped_after_it_became_wider(tmp_path: Path) -> None:
+    def files(name: str, value: int) -> list[Spec]:
+        said = f'"minValues":{{"c":{value}}},"maxValues":{{"c":{value}}}'
+        return [add(f"{name}{n}", stats=f'{{"numRecords":1,{said}}}') for n in range(3)]
+
+    log = started(tmp_path, "byte", ()).commit(*files("old", 1))
+    build(tmp_path, "modification_time")
+    declare(log, "short", "byte", ()).commit(*files("new", 300))
+    build(tmp_path, "modification_time")
+    log.metadata([column("k"), column("t", "timestamp")]).commit(remove("old0"), remove("new0"))
+    report = build(tmp_path, "modification_time", small=10)
     assert (report.mode, len(report.notes)) == ("full", 1)
     assert_verified(tmp_path)
 

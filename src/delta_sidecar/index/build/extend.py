@@ -36,10 +36,14 @@ def extended(build: Build, base: FoundManifest) -> list[PartEntry]:
     limits = build.options.limits
     if tail.size > limits.tail_bytes:
         raise TooMuchChanged(f"{tail.size >> 20} MB of commits since version {base.manifest.version}")
-    if base.manifest.files + tail.size // SHORTEST_ADD <= limits.single_rows:
-        new = [index_rows(batch, build.layout) for batch in tail.rows()]
-        return write_sorted(build, [*new, *_unhidden_rows(build, base, tail)])
-    return _compacted(build, _parts(build, base, tail))
+    try:
+        if base.manifest.files + tail.size // SHORTEST_ADD <= limits.single_rows:
+            new = [index_rows(batch, build.layout) for batch in tail.rows()]
+            return write_sorted(build, [*new, *_unhidden_rows(build, base, tail)])
+        return _compacted(build, _parts(build, base, tail))
+    except pa.ArrowTypeError as error:
+        # Of a column that the schema has, all rows are of one type.
+        raise TooMuchChanged(f"its parts hold a column that was dropped in several types ({error})") from None
 
 
 def _unhidden_rows(build: Build, base: FoundManifest, tail: Tail) -> Iterator[pa.Table]:
