@@ -177,12 +177,21 @@ impl GroupFacts<'_> {
         let schema = self.metadata.file_metadata().schema_descr();
         let leaf = (0..schema.num_columns()).find(|&at| schema.column(at).path().parts().iter().map(String::as_str).eq(path.iter().copied()))?;
         let column = schema.column_ptr_kind(leaf)?;
+        if path[0] == "partition" && reads_otherwise(column, to) {
+            return None;
+        }
         let statistics = self.metadata.row_group(self.group).column(leaf).statistics()?;
         if statistics.null_count_opt() != Some(0) || statistics.is_min_max_deprecated() {
             return None;
         }
         convert(statistic(statistics, side, column)?, column, to)
     }
+}
+
+/// Whether the text of a partition value may be another value than that of an older type: as a double, the text 0.1
+/// is another number than as a float.
+fn reads_otherwise(old: Kind, new: Kind) -> bool {
+    old == Kind::Float && new == Kind::Double
 }
 
 /// The type of a leaf of a Parquet schema.
@@ -332,11 +341,11 @@ impl Source for RowFacts<'_> {
             Reader::Partition { leaf, name } => {
                 let Some(kind) = column.kind else { return Facts::default() };
                 match leaf.as_ref().and_then(|leaf| leaf.get(row).map(|value| (value, leaf.kind))) {
-                    Some((value, from)) => match convert(value, from, kind) {
+                    Some((value, from)) if !reads_otherwise(from, kind) => match convert(value, from, kind) {
                         Some(value) => partition_facts(Partition::Value(value)),
                         None => Facts { rows: Some(1), ..Facts::default() },
                     },
-                    None => partition_facts(partition_value(self.text(name), kind)),
+                    _ => partition_facts(partition_value(self.text(name), kind)),
                 }
             }
             Reader::Data { min, max, nulls, in_core } => {

@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from delta_sidecar.index.format.index_columns import KINDS, NUM_RECORDS, STATS_JSON, TIGHT_BOUNDS, column
 from delta_sidecar.index.format.index_layout import IndexLayout, Leaf
 from delta_sidecar.index.stats import typed_stats as typing
+from delta_sidecar.index.stats.native_types import native_typed
 from delta_sidecar.index.stats.stats_texts import decoded_tolerantly
 from delta_sidecar.index.stats.typed_stats import typed_stats
 from delta_sidecar.index.verify.plain_stats import StatsReader
+from delta_sidecar.values.comparison import decimals
 from delta_sidecar.values.types import parse_schema
 from tests.properties.settings import random_cases
 
@@ -386,6 +388,20 @@ def parsed_of(rows: list[dict[str, Any] | None]) -> pa.StructArray:
         ]
     )
     return pa.array(rows, kind)
+
+
+@pytest.mark.parametrize(("name", "number"), [("d5", "1000"), ("d5", "-1e3"), ("d38", "1e28"), ("d38", "1" + "0" * 28)])
+def test_a_decimal_of_a_digit_too_many_is_unknown_and_its_text_kept(name: str, number: str) -> None:
+    text = f'{{"numRecords":5,"minValues":{{"l":1,"{name}":{number}}},"maxValues":{{"{name}":{number}}}}}'
+    check([text], typed_stats(strings([text]), None, LEAVES))
+    typed = {"numRecords": 5, "minValues": {"l": 1}}
+    beyond = decimals([10**38 if name == "d38" else -(10**5)], pa.decimal128(*((38, 10) if name == "d38" else (5, 2))))
+    leaf = next(leaf for leaf in LEAVES if leaf.path == (name,))
+    native = native_typed(beyond, "min", leaf)
+    assert native is not None
+    assert native.to_pylist() == [None]
+    found = typed_stats(strings([text]), parsed_of([typed]), LEAVES)
+    assert found.column(STATS_JSON).to_pylist() == [text]
 
 
 def test_typed_stats_come_first_and_texts_fill_what_they_lack() -> None:

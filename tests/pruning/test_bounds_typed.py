@@ -13,6 +13,7 @@ import pytest
 
 from delta_sidecar.predicates.expression import Column
 from delta_sidecar.pruning.file_bounds import Bounds, FileBounds, num_records
+from delta_sidecar.values.comparison import decimals
 from tests.pruning.bounds_tables import column, decimal, nested
 
 
@@ -109,6 +110,8 @@ ILLEGAL: list[tuple[pa.Array, Any]] = [
     (pa.array([float("nan")]), "double"),
     (pa.array([Decimal("1.55")], pa.decimal128(3, 2)), decimal(5, 1)),
     (pa.array([Decimal(1234)], pa.decimal128(4, 0)), decimal(5, 2)),
+    (decimals([-(10**5)], pa.decimal128(5, 2)), decimal(5, 2)),
+    (decimals([10**38], pa.decimal128(38, 10)), decimal(38, 10)),
     (pa.array([5], pa.timestamp("us", "UTC")), "timestamp_ntz"),
     (pa.array([5], pa.timestamp("ns")), "timestamp"),
     (pa.array([2**62], pa.timestamp("s", "UTC")), "timestamp"),

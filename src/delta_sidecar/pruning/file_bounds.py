@@ -22,7 +22,7 @@ from delta_sidecar.values.partition_values import PartitionColumn, partition_col
 from delta_sidecar.values.stats_json import LeafDecoder, Path, to_bounds, wire_type
 from delta_sidecar.values.type_changes import is_changed_otherwise
 from delta_sidecar.values.types import DataType, PrimitiveType, arrow_type
-from delta_sidecar.values.widening import Side, converted, widened, without_nan
+from delta_sidecar.values.widening import Side, converted, was_float, widened, without_nan
 
 NUM_RECORDS: Final[Path] = ("numRecords",)
 _KEYS: Final = {Side.MINIMUM: "minValues", Side.MAXIMUM: "maxValues"}
@@ -110,9 +110,12 @@ class FileBounds:
         return None if maps is None else _exact(partition_column(maps, column.fields[0], self._timezone))
 
     def _typed_partition(self, column: Column) -> pa.Array | None:
-        """The typed values of an index; None if it has none, or this reader would read the texts in another way."""
+        """The typed values of an index; None if it has none, or if the texts may say otherwise: this reader has another
+        time zone, or the values may have been floats."""
         parsed = self._column(TYPED_PARTITION)
         if parsed is None or (column.type == PrimitiveType("timestamp") and self._timezone != "UTC"):
+            return None
+        if column.type == PrimitiveType("double") and was_float(column.fields[0]):
             return None
         index = parsed.type.get_field_index(column.fields[0].physical_name)
         return parsed.field(index) if index >= 0 and parsed.field(index).type == arrow_type(column.type) else None

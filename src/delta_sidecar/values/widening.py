@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from delta_sidecar import arrays
+from delta_sidecar.arrays import pc
 from delta_sidecar.values.calendar import MICROS_PER_DAY
 from delta_sidecar.values.comparison import (
     INTEGERS,
@@ -176,7 +177,7 @@ def _decimals(bounds: pa.Array, data_type: DecimalType) -> pa.Array:
     target = comparison_type(data_type)
     assert target is not None
     if bounds.type == target:
-        return bounds
+        return within_precision(bounds)
     if pa.types.is_signed_integer(bounds.type):
         values: Sequence[int | None] = _optional(bounds.cast(pa.int64()))
         shift = data_type.scale
@@ -187,6 +188,13 @@ def _decimals(bounds: pa.Array, data_type: DecimalType) -> pa.Array:
     top = power_of_ten(data_type.precision)
     scaled = [None if v is None else v * power_of_ten(shift) for v in values]
     return decimals([v if v is not None and abs(v) < top else None for v in scaled], target)
+
+
+def within_precision(values: pa.Decimal128Array) -> pa.Decimal128Array:
+    """Decimals of no more digits than their type has; null for others, which Arrow's parsers let through."""
+    greatest = decimals([power_of_ten(values.type.precision) - 1], values.type)[0]
+    fits = pc.less_equal(pc.abs(values), greatest)
+    return pc.if_else(fits, values, pa.nulls(1, values.type)[0]) if pc.any(pc.invert(fits)).as_py() else values
 
 
 def _optional(bounds: pa.Int64Array) -> list[int | None]:

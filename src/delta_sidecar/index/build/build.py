@@ -28,7 +28,7 @@ from delta_sidecar.index.read.manifests import FoundManifest, commit_identity, n
 from delta_sidecar.log.snapshot import Snapshot, load_snapshot
 from delta_sidecar.storage.store import Store
 from delta_sidecar.texts import counted
-from delta_sidecar.values.types import DataType, StructType
+from delta_sidecar.values.types import DataType, PrimitiveType, StructType
 
 Mode: TypeAlias = Literal["current", "full", "incremental"]
 WholeBuild: TypeAlias = Callable[[Build, list[str]], list[PartEntry]]
@@ -231,7 +231,16 @@ def _can_extend(base: FoundManifest, build: Build, notes: list[str]) -> bool:
     if not _same_layout(base.manifest, build):
         notes.append("rebuilt from scratch: the sort key, the time column, a type of these or the buckets changed")
         return False
+    if _dates_became_times(layout_of(base.manifest), build.layout):
+        notes.append("rebuilt from scratch: a column of dates became one of times, and its statistics are written so")
+        return False
     return True
+
+
+def _dates_became_times(then: IndexLayout, now: IndexLayout) -> bool:
+    """Whether a date in the stats of old files has to be kept as a text now: a part of times does not give it back."""
+    dates = {leaf.path for leaf in then.leaves if leaf.type == PrimitiveType("date")}
+    return any(leaf.path in dates and leaf.type == PrimitiveType("timestamp_ntz") for leaf in now.leaves)
 
 
 def _report(

@@ -38,6 +38,7 @@ class Leaf(Struct, frozen=True):
     type: DataType
     bound: pa.DataType | None
     """The native type of its bounds; None if it can have none."""
+    had_other_type: bool = False
 
 
 class SortKey(Struct, frozen=True):
@@ -101,7 +102,7 @@ def _leaves(fields: Sequence[StructField], above: Path) -> Iterator[Leaf]:
         if isinstance(field.type, StructType):
             yield from _leaves(field.type.fields, path)
         else:
-            yield Leaf(path, field.type, bound_type(field.type))
+            yield Leaf(path, field.type, bound_type(field.type), field.metadata.get("delta.typeChanges") is not None)
 
 
 def bound_type(data_type: DataType) -> pa.DataType | None:

@@ -22,7 +22,7 @@ from delta_sidecar.pruning.file_bounds import Bounds, is_prunable
 from delta_sidecar.pruning.row_group_bounds import chunk_bounds, statistics_of
 from delta_sidecar.values.comparison import has_bounds, is_float
 from delta_sidecar.values.types import PrimitiveType
-from delta_sidecar.values.widening import Side, widened
+from delta_sidecar.values.widening import Side, was_float, widened
 
 _TIMESTAMP: Final = PrimitiveType("timestamp")
 
@@ -123,9 +123,9 @@ def _if_full(statistics: pq.Statistics | None) -> pq.Statistics | None:
 
 
 def _stored(column: Column, minimum: pa.Array, maximum: pa.Array, count: int) -> Bounds:
-    """Bounds as they are stored: those of stats are widened, those of partition values are exact. How many rows are
-    null is not known."""
-    if not column.is_partition:
+    """Bounds as they are stored: those of stats are widened, those of partition values are exact, unless they may have
+    been floats when they were stored. How many rows are null is not known."""
+    if not column.is_partition or was_float(column.fields[-1]):
         minimum = widened(minimum, column.fields[-1], Side.MINIMUM)
         maximum = widened(maximum, column.fields[-1], Side.MAXIMUM)
     unknown = arrays.nulls(count, pa.int64())

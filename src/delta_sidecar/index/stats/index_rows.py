@@ -6,7 +6,7 @@ and `null_count` by physical path. `part_format` gives them their nested form in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 from delta_sidecar import arrays
 from delta_sidecar.arrays import pc
-from delta_sidecar.index.format.index_columns import PARTITION, column, one_array, path_of
-from delta_sidecar.index.format.index_layout import IndexLayout, SortKey
+from delta_sidecar.index.format.index_columns import PARTITION, STATS_JSON, column, one_array, stats_table
+from delta_sidecar.index.format.index_layout import IndexLayout, Leaf, SortKey
 from delta_sidecar.index.format.sort_keys import without_nan
-from delta_sidecar.index.stats.native_types import native_typed
+from delta_sidecar.index.stats.native_types import SIDES, native_typed
+from delta_sidecar.index.stats.stats_texts import from_texts
 from delta_sidecar.index.stats.typed_stats import one_minimum, typed_stats
 from delta_sidecar.log.checkpoint_rows import STATS_PARSED, FileColumns
 from delta_sidecar.log.file_schema import FILE_SCHEMA
 from delta_sidecar.values.comparison import comparable
 from delta_sidecar.values.partition_values import partition_column
 from delta_sidecar.values.time_buckets import contradicted
+from delta_sidecar.values.types import arrow_type
 
 ADD_COLUMNS: Final = tuple(name for name in FILE_SCHEMA.names if name not in ("num_records", "stats"))
 """Columns of an `add` that the index holds unchanged."""
@@ -127,18 +129,39 @@ def off_bucket(rows: pa.Table, layout: IndexLayout) -> NDArray[np.bool_]:
 
 
 def conformed(rows: pa.Table, layout: IndexLayout) -> pa.Table:
-    """Rows of an older part with bounds in the types that columns have now; what has no legal way there is unknown."""
-    leaves = {leaf.path: leaf for leaf in layout.leaves}
-    for index, name in enumerate(rows.column_names):
-        kind, *path = path_of(name)
-        leaf = leaves.get(tuple(path))
-        if (
-            kind not in ("min", "max")
-            or leaf is None
-            or leaf.bound is None
-            or rows.schema.field(index).type == leaf.bound
-        ):
-            continue
-        array = native_typed(one_array(rows.column(index)), kind, leaf)
-        rows = rows.set_column(index, name, pa.nulls(len(rows), leaf.bound) if array is None else array)
-    return rows
+    """Rows of an older part in the types that columns have now; a bound that has no legal way there is unknown.
+
+    Texts that a part keeps are read again: the wider type may hold more of what they say.
+    """
+    columns = {name: one_array(rows.column(name)) for name in rows.column_names}
+    changed = [leaf for leaf in layout.leaves if _is_of_other_type(columns, leaf)]
+    texts = columns.get(STATS_JSON)
+    reread = stats_table({}, rows.num_rows) if texts is None or not changed else from_texts(texts, tuple(changed))
+    for leaf in changed:
+        for kind in SIDES:
+            name = column(kind, leaf.path)
+            native = native_typed(columns[name], kind, leaf) if name in columns else None
+            known = [one_array(reread.column(name))] if name in reread.column_names else []
+            known += [] if native is None else [native]
+            if known or name in columns:
+                columns[name] = pc.coalesce(*known) if known else pa.nulls(rows.num_rows, leaf.bound)
+    return pa.table(columns | _retyped_partition(columns, layout))
+
+
+def _is_of_other_type(columns: Mapping[str, pa.Array], leaf: Leaf) -> bool:
+    """Whether a part has bounds of a leaf in another type than it has now, or none where another type may be why."""
+    if leaf.bound is None:
+        return False
+    there = [columns[name].type for name in (column(kind, leaf.path) for kind in SIDES) if name in columns]
+    return any(kind != leaf.bound for kind in there) or (leaf.had_other_type and len(there) < len(SIDES))
+
+
+def _retyped_partition(columns: Mapping[str, pa.Array], layout: IndexLayout) -> dict[str, pa.Array]:
+    """The partition values whose type in the part is not that of now. Their texts say what they are: as a double,
+    0.1 is another number than the float 0.1."""
+    retyped: dict[str, pa.Array] = {}
+    for field in layout.partition:
+        name = column(PARTITION, (field.physical_name,))
+        if name not in columns or columns[name].type != arrow_type(field.type):
+            retyped[name] = partition_column(columns["partition_values"], field).values
+    return retyped

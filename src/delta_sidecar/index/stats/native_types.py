@@ -12,7 +12,7 @@ from delta_sidecar.index.format.index_layout import Leaf
 from delta_sidecar.values.comparison import INTEGERS, TIMESTAMPS
 from delta_sidecar.values.stats_text import shortest
 from delta_sidecar.values.types import PrimitiveType
-from delta_sidecar.values.widening import Side, converted
+from delta_sidecar.values.widening import Side, converted, within_precision
 
 SIDES: Final = {"min": Side.MINIMUM, "max": Side.MAXIMUM}
 
@@ -24,7 +24,7 @@ def native_typed(array: pa.Array, kind: str, leaf: Leaf) -> pa.Array | None:
     if leaf.bound is None or pa.types.is_nested(array.type):
         return None
     if array.type == leaf.bound:
-        return _without_nan(array)
+        return within_precision(array) if pa.types.is_decimal(array.type) else _without_nan(array)
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns" and array.type.tz is None:
         return None
     if leaf.type in (PrimitiveType("boolean"), PrimitiveType("binary")):

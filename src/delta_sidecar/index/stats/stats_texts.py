@@ -35,7 +35,7 @@ from delta_sidecar.values.comparison import float64s, valid
 from delta_sidecar.values.stats_json import LeafDecoder, to_bounds, wire_type
 from delta_sidecar.values.stats_text import EXACT_INTEGERS, are_as_written, date_texts, moment_texts, shortest
 from delta_sidecar.values.types import PrimitiveType
-from delta_sidecar.values.widening import Side
+from delta_sidecar.values.widening import Side, within_precision
 
 _CHUNK: Final = 10_000
 _ALONE: Final = 16
@@ -203,6 +203,9 @@ def _native_text(array: pa.Array, kind: str, leaf: Leaf) -> tuple[pa.Array, Flag
         return _temporal(array, leaf)
     if pa.types.is_float32(leaf.bound):
         return _singles(array)
+    if pa.types.is_decimal(leaf.bound):
+        held = within_precision(array)
+        return held, valid(array) & ~valid(held)
     return _finite(array) if pa.types.is_floating(leaf.bound) else (array, np.zeros(len(array), np.bool_))
 
 

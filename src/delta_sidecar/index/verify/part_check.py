@@ -22,6 +22,7 @@ from delta_sidecar.index.stats.index_rows import off_bucket
 from delta_sidecar.log.file_keys import all_plain
 from delta_sidecar.storage.store import Buffer
 from delta_sidecar.values.comparison import comparable, unscaled_integers
+from delta_sidecar.values.types import PrimitiveType
 
 _MAGIC: Final = b"PAR1"
 
@@ -78,6 +79,15 @@ def check_entry(rows: pa.Table, part: PartEntry, layout: IndexLayout) -> Iterato
     for name, claim, fact in _facts(rows, part, layout, keys, paths):
         if claim != fact:
             yield f"part {part.id}: the manifest says {name} is {claim}, but its rows give {fact}"
+
+
+def check_floats(rows: pa.Table, part: PartEntry, layout: IndexLayout) -> Iterator[str]:
+    """Partition values as floats of a column that is a double: readers would take them for other numbers."""
+    for field in layout.partition:
+        name = column(PARTITION, (field.physical_name,))
+        there = name in rows.column_names and pa.types.is_float32(rows.column(name).type)
+        if there and field.type == PrimitiveType("double"):
+            yield f"part {part.id} has the values of {field.name!r}, which is a double, as float; build with --full"
 
 
 def _facts(

@@ -24,7 +24,7 @@ from delta_sidecar.errors import (
     VersionNotFoundError,
 )
 from delta_sidecar.index.build.build_job import schema_hash
-from delta_sidecar.index.format.index_columns import STATS_JSON, one_array, path_of
+from delta_sidecar.index.format.index_columns import PARTITION, STATS_JSON, one_array, path_of
 from delta_sidecar.index.format.index_layout import IndexLayout
 from delta_sidecar.index.format.index_names import manifest_name
 from delta_sidecar.index.format.manifest import Manifest, layout_of, totals
@@ -34,7 +34,7 @@ from delta_sidecar.index.read.manifests import commit_crc32, commit_meta, listed
 from delta_sidecar.index.read.whole_part import completed, decoded_part, part_files, read_part
 from delta_sidecar.index.stats.index_rows import conformed, off_bucket
 from delta_sidecar.index.verify.digests import key_digests
-from delta_sidecar.index.verify.part_check import check_embedded, check_entry, check_files
+from delta_sidecar.index.verify.part_check import check_embedded, check_entry, check_files, check_floats
 from delta_sidecar.index.verify.plain_replay import (
     LOST,
     MORE,
@@ -247,6 +247,7 @@ class _Check:
                 check_files(files, part)
                 rows = completed(decoded_part(files, part, self.layout))
                 self.problems += check_entry(rows, part, self.layout)
+                self.problems += check_floats(rows, part, self.layout)
                 self._note_off_bucket(rows, part)
                 if part.stats is None:
                     self.problems += check_embedded(files, part, self.manifest)
@@ -276,12 +277,12 @@ class _Check:
         now = conformed(rows, self.layout)
         extra = np.zeros(rows.num_rows, np.bool_)
         leaves = {leaf.path: leaf for leaf in self.layout.leaves}
-        for index, name in enumerate(rows.column_names):
+        for name in rows.column_names:
             kind, *path = path_of(name)
-            if path and kind != "partition":
+            if path and kind != PARTITION:
                 leaf = leaves.get(tuple(path))
-                if leaf is None or rows.schema.field(index).type != now.schema.field(index).type:
-                    extra |= np.asarray(one_array(rows.column(index)).is_valid())
+                if leaf is None or rows.column(name).type != now.column(name).type:
+                    extra |= np.asarray(one_array(rows.column(name)).is_valid())
         return {name: one_array(now.column(name)) for name in now.column_names}, extra.astype(np.uint8) * _EXTRA
 
     def keys(self, columns: dict[str, pa.Array]) -> list[bytes]:
