@@ -373,7 +373,8 @@ class DeltaTable:
         """The live files as a stream of Arrow batches, without files that cannot match the predicate.
 
         Files of new commits come first, those of the newest commit before all others. Those of the base follow: of an
-        index, with a limit, by sort key, the greatest first and null last; a checkpoint has no order.
+        index, with a limit, by sort key, the greatest first and null last; a checkpoint has no order. Without a limit,
+        commits that a log compaction file stands for count as one.
 
         Args:
             predicate: A condition as SQL text, as tuples like pyarrow's filters, or as a pyarrow expression. Files are

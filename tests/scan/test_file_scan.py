@@ -134,6 +134,21 @@ def test_the_limit_counts_files_behind_the_predicate(table: DeltaTable) -> None:
     assert [f.path for f in table.file_infos(predicate="p = '2'", limit=5)] == ["d", "b"]
 
 
+def test_a_limit_gives_the_newest_of_compacted_commits(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).commit()
+    for number in range(1, 5):
+        log.commit(add(f"f{number}"))
+    log.compact(1, 4)
+    table = DeltaTable(tmp_path)
+    assert READINGS[0](table.scan_files()) == ["f1", "f2", "f3", "f4"]
+    scan = table.scan_files(limit=2)
+    singles = [f"_delta_log/{version:020}.json" for version in range(4, -1, -1)]
+    assert (scan.plan.commits, scan.plan.tail, list(scan.plan.commit_files)) == (5, "5 commits (0 to 4)", singles)
+    assert scan.plan.tail_bytes == sum((tmp_path / path).stat().st_size for path in singles)
+    assert READINGS[0](scan) == ["f4", "f3"]
+    assert (scan.metrics.commits_scanned, scan.metrics.commits_total) == (1, 5)
+
+
 @pytest.mark.parametrize("limit", [2**31, 2**63 - 1, 2**63, 2**70, np.int64(9)])
 def test_a_limit_beyond_all_counts(table: DeltaTable, limit: int) -> None:
     assert [f.path for f in table.file_infos(limit=limit)] == ["d", "c", "b"]

@@ -250,6 +250,7 @@ _FACTS = (
 
 def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | None, strategy: str | None) -> ScanPlan:
     """What a scan of a snapshot will read for a request; nothing is read here."""
+    snapshot = request.order.as_read(snapshot)
     chosen, reason = _strategy(strategy or request.settings.strategy, snapshot, request.limit)
     return ScanPlan(snapshot, request, predicate, chosen, reason, plan_base(snapshot, request))
 
