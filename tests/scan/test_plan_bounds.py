@@ -1,4 +1,4 @@
-"""The upper bounds of a plan hold where they are hard to know: sort keys in stats files."""
+"""The upper bounds of a plan hold where they are hard to know: sidecar files of checkpoints, keys in stats files."""
 
 from __future__ import annotations
 
@@ -28,6 +28,30 @@ def opened_table(root: Path, is_local: bool) -> DeltaTable:
 
 
 @pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("kind", ["classic", "multi-part", "v2-json", "v2-parquet", "v2-classic"])
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_bytes_of_a_checkpoint(tmp_path: Path, kind: Any, is_opened: bool, is_local: bool) -> None:
+    """A checksum file has protocol and metadata, so the checkpoint is not opened for them."""
+    features = ["v2Checkpoint"] if kind.startswith("v2") else []
+    log = LogBuilder(tmp_path).protocol(3, features=features).metadata({"x": "long", "s": "string"})
+    log.commit(*map(numbered, range(40))).checkpoint(kind, parts=3, row_group_size=4).commit(numbered(40))
+    if not is_opened:
+        log.crc()
+    for predicate, limit in ((None, None), ("x > 3", None), (None, 30)):
+        scan = opened_table(tmp_path, is_local).scan_files(predicate, limit=limit)
+        plan, most = scan.plan, scan.plan.at_most
+        assert (most.row_groups is not None) == is_opened
+        is_known = is_opened or not features
+        assert (most.bytes is not None) == is_known
+        assert plan.as_dict()["bytes_at_most"] == most.bytes
+        for text in (plan.headline, plan.reads):
+            assert ("bytes unknown until the base is opened" in str(text)) != is_known
+        scan.read_all()
+        if most.bytes is not None:
+            assert 0 < scan.metrics.bytes_read <= most.bytes + plan.tail_bytes
+
+
+@pytest.mark.parametrize("is_local", [True, False])
 @pytest.mark.parametrize(
     ("predicate", "columns"), [(None, None), ("s > '1'", None), ("s > '1'", ["path", "stats"]), (None, ["stats"])]
 )
@@ -44,4 +68,5 @@ def test_stats_files_that_a_limit_reads_for_sort_keys(
     assert most.stats_files == len(scan.plan.parts) > 1
     scan.read_all()
     assert scan.metrics.tier == "index"
+    assert most.bytes is not None
     assert scan.metrics.bytes_read <= most.bytes
