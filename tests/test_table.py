@@ -187,7 +187,7 @@ def test_stats_of_files_by_their_places(root: Path) -> None:
         assert found.num_rows == len(expected)
     for unknown in ([], ["nothing"], ["/elsewhere/x.parquet"], ["s3://bucket/x.parquet"], ["ts=12:00/x"]):
         assert table.get_stats_for_files(unknown, ["id"]).num_rows == 0
-    for wrong in (uris[0], [Path(uris[0])], [None]):
+    for wrong in (None, 7, uris[0], [Path(uris[0])], [None]):
         with pytest.raises(InputError, match="file_uris"):
             table.get_stats_for_files(wrong)  # type: ignore[arg-type]
 

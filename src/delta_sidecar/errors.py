@@ -24,7 +24,7 @@ DeltaSidecarError
 │   ├── UnsupportedFeatureError a reader feature or protocol version
 │   ├── UnsupportedTypeError    a type or encoding that cannot be read as rows
 │   └── SchemaChangedError      rows of the range of changes do not fit the schema at its end
-├── CorruptIndexError           build the index again; readers ignore it
+├── CorruptIndexError           build the index again; readers mostly ignore it
 ├── CorruptTableError           repair the table
 │   ├── LogGapError             commits are missing between base and head
 │   ├── CorruptLogError         a commit, checkpoint or the state they give is broken
@@ -148,7 +148,11 @@ class SchemaChangedError(UnsupportedTableError):
 
 
 class CorruptIndexError(DeltaSidecarError):
-    """The index is damaged, incomplete, or belongs to another table. Readers ignore it and use the log."""
+    """The index is damaged, incomplete, or belongs to another table. Readers ignore it and use the log.
+
+    A listing raises it in one case: while it reads an index, a part is damaged or gone, and parts whose files it has
+    returned cannot be read again, either. It cannot tell then which files it has returned: list again.
+    """
 
 
 class CorruptTableError(DeltaSidecarError):

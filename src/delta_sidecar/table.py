@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -373,7 +373,8 @@ class DeltaTable:
         """The live files as a stream of Arrow batches, without files that cannot match the predicate.
 
         Files of new commits come first, those of the newest commit before all others. Those of the base follow: of an
-        index, with a limit, by sort key, the greatest first and null last; a checkpoint has no order.
+        index, with a limit, by sort key, the greatest first and null last; a checkpoint has no order. Without a limit,
+        commits that a log compaction file stands for count as one.
 
         Args:
             predicate: A condition as SQL text, as tuples like pyarrow's filters, or as a pyarrow expression. Files are
@@ -472,10 +473,13 @@ class DeltaTable:
         live are left out."""
         from delta_sidecar.scan.file_stats import file_stats, stats_columns
 
-        if isinstance(paths, str) or not all(isinstance(path, str) for path in paths):
+        given: Any = paths
+        is_list = isinstance(given, Iterable) and not isinstance(given, str)
+        paths = list(given) if is_list else []
+        if not is_list or not all(isinstance(path, str) for path in paths):
             raise InputError("paths takes a list of strings: paths of the log, or what file_uris returns")
         wanted = stats_columns(self.schema(), columns)
-        return file_stats(self._snapshot, self._settings, list(paths), wanted)
+        return file_stats(self._snapshot, self._settings, paths, wanted)
 
     # Its rows
 

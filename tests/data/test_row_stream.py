@@ -160,6 +160,30 @@ def test_rows_flow_while_the_list_is_still_coming(tmp_path: Path) -> None:
         assert keys(next(stream)) == list(range(10, 20))
 
 
+def test_a_stream_that_another_thread_closes_does_not_look_complete(tmp_path: Path) -> None:
+    first, second = made(tmp_path, 2).batches(1)
+    asked, closed = threading.Event(), threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield first
+        asked.set()
+        assert closed.wait(10)
+        yield second
+
+    def close() -> None:
+        assert asked.wait(10)
+        threading.Timer(0.05, closed.set).start()
+        stream.close()
+
+    stream = read_rows(batches(), open_store(tmp_path), SCHEMA, [], threads=2)
+    assert keys(next(stream)) == list(range(10))
+    closer = threading.Thread(target=close)
+    closer.start()
+    with pytest.raises(ConsumedStreamError, match="closed"):
+        next(stream)
+    closer.join()
+
+
 def test_an_error_comes_after_the_rows_before_it(tmp_path: Path) -> None:
     listing = made(tmp_path, 6)
     (tmp_path / "part-00003.parquet").write_bytes(b"nothing")

@@ -1,7 +1,7 @@
 """Random tables × every type of sort key × indexes built as they grow: `limit` gives the newest files, in order.
 
-The promise: live adds of commits after the index, the newest commit first; then the files of the greatest sort keys,
-those without a key last.
+The promise: live adds of commits after the index, the newest commit first, although some of them are compacted; then
+the files of the greatest sort keys, those without a key last.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class Step:
     part_rows: int | None
     limits: tuple[int, int, int, int]
     row_group_rows: int
+    compacted: int | None
+    """How many commits before this one are put into a compacted file with it."""
 
 
 steps = st.builds(
@@ -116,6 +118,7 @@ steps = st.builds(
     part_rows=st.sampled_from([None, 1, 2, 3, 4]),
     limits=st.tuples(st.sampled_from([0, 0, 0, 4, 99]), st.integers(0, 3), st.integers(0, 3), st.integers(1, 5)),
     row_group_rows=st.sampled_from([1, 2, 10_000]),
+    compacted=st.sampled_from([None, 1, 2, 3]),
 )
 
 
@@ -145,19 +148,28 @@ def rank(key: Any) -> tuple[bool, Any]:
 def report() -> Iterator[None]:
     yield
     print("\nnewest first:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
-    assert tried["tier index"] > tried["tier log"]
+    assert 3 * tried["tier index"] > tried["tier log"]
     assert tried["tier footer"] > 0
     assert tried["merged"] > 0
+    assert tried["compacted"] > 0
 
 
 @pytest.mark.parametrize("shard", shards(CASES))
 @random_cases(CASES)
-@given(key=keys, history=st.lists(steps, min_size=1, max_size=6), reader=readers, limit=st.integers(1, 12))
-def test_a_limit_gives_the_newest_files(shard: int, key: Key, history: list[Step], reader: Reader, limit: int) -> None:
+@given(
+    key=keys,
+    history=st.lists(steps, min_size=1, max_size=6),
+    reader=readers,
+    limit=st.integers(1, 12),
+    tail=st.integers(0, 3),
+)
+def test_a_limit_gives_the_newest_files(
+    shard: int, key: Key, history: list[Step], reader: Reader, limit: int, tail: int
+) -> None:
     root = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
     shared_cache.clear()
     try:
-        model, indexed = make(root, key, history)
+        model, indexed = make(root, key, history, tail)
         note(f"log: {sorted(str(p.relative_to(root)) for p in root.rglob('*'))}")
         assert indexed < 0 or verify_index(open_store(str(root))).problems == ()
         for store in (open_store(str(root)), CountingStore(open_store(str(root)))):
@@ -171,8 +183,8 @@ def test_a_limit_gives_the_newest_files(shard: int, key: Key, history: list[Step
         shutil.rmtree(root)
 
 
-def make(root: Path, key: Key, history: list[Step]) -> tuple[Model, int]:
-    """A table, and the version of its newest index; -1 without one."""
+def make(root: Path, key: Key, history: list[Step], tail: int) -> tuple[Model, int]:
+    """A table, and the version of its newest index; -1 without one. The last `tail` commits are not in an index."""
     log = LogBuilder(root)
     log.protocol(reader=3, features=["timestampNtz"]).metadata(
         {"k": key.type, "ts": "timestamp", "x": "long"}, partition_by=["k"] if key.kind == "partition" else []
@@ -188,11 +200,14 @@ def make(root: Path, key: Key, history: list[Step]) -> tuple[Model, int]:
         for path in gone:
             del model.live[path]
         model.live |= {path: (version, key.order(choice), int(path[1:]) % 3 != 1) for path, choice, _ in added}
-        if step.part_rows is not None:
+        if step.part_rows is not None and version < len(history) - tail:
             limits = small_parts(*step.limits, row_group_rows=step.row_group_rows)
             by = "modification_time" if key.kind == "modification_time" else "k"
             build_index(open_store(str(root)), options=BuildOptions(by, "ts", part_rows=step.part_rows, limits=limits))
             indexed = version
+        first = max(indexed + 1, version - (step.compacted or 0))
+        if first < version:
+            log.compact(first, version)
     return model, indexed
 
 
@@ -232,6 +247,7 @@ def check(model: Model, indexed: int, table: DeltaTable, limit: int) -> None:
         uris = [uri.rpartition("/")[2] for uri in table.file_uris(predicate=predicate, limit=limit)]
         assert_promised(model, tail, base, indexed, limit, uris)
         tried["merged"] += is_merged(table)
+        tried["compacted"] += any(commit.first < commit.last for commit in table._snapshot.segment.commits)
 
 
 def is_merged(table: DeltaTable) -> bool:

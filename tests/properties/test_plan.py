@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,11 @@ tried: Counter[str] = Counter()
 
 @pytest.fixture(scope="module", autouse=True)
 def report() -> Iterator[None]:
-    """Say how much was tried; every base must have had its plans."""
+    """Say how much was tried; every base must have had its plans, and checkpoints with sidecar files several."""
     yield
     print("\nplans:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
     assert min(tried[f"tier {tier}"] for tier in ("index", "checkpoint", "log")) > 0
+    assert min(tried[what] for what in ("sidecars opened", "sidecars not opened", "bytes of checkpoints")) > 0
 
 
 @pytest.mark.parametrize("shard", shards(CASES))
@@ -43,32 +45,45 @@ def report() -> Iterator[None]:
     wanted=st.lists(builds, min_size=0, max_size=2),
     reader=readers,
     predicate=predicates({**PARTITION_VALUES, **LITERALS}),
+    limit=st.sampled_from([1, 3, 1000]),
 )
 def test_a_plan_is_what_is_read(
-    shard: int, scenario: Scenario, wanted: list[Build], reader: Reader, predicate: Predicate
+    shard: int, scenario: Scenario, wanted: list[Build], reader: Reader, predicate: Predicate, limit: int
 ) -> None:
     root = Path(tempfile.mkdtemp())
     try:
         built, _ = build_indexed(scenario, root, wanted, lambda built: None)
         note(f"log: {sorted(str(p.relative_to(built.builder.log)) for p in built.builder.log.rglob('*'))}")
-        for version in (None, *range(built.head + 1)):
-            for condition in (None, str(predicate)):
-                for columns in (None, ["path", "stats"]):
-                    check_plan(root, version, reader.limits, condition, columns)
+        ways = product((None, str(predicate)), (None, ["path", "stats"]))
+        asked = product((None, *range(built.head + 1)), ways)
+        has_sidecars = any(made.sidecars for _, made in built.builder.checkpoints)
+        for (version, (condition, columns)), most, is_local in zip(
+            asked, cycle((None, limit, limit)), cycle((False, False, False, True, False)), strict=False
+        ):
+            check_plan(root, version, reader.limits, condition, columns, most, is_local, has_sidecars)
     finally:
         shutil.rmtree(root)
 
 
 def check_plan(
-    root: Path, version: int | None, limits: ReaderLimits, predicate: str | None, columns: list[str] | None
+    root: Path,
+    version: int | None,
+    limits: ReaderLimits,
+    predicate: str | None,
+    columns: list[str] | None,
+    limit: int | None,
+    is_local: bool,
+    has_sidecars: bool,
 ) -> None:
+    """`is_local` reads a directory; otherwise every request is counted."""
     shared_cache.clear()
     store = CountingStore(open_store(str(root)))
     try:
-        table = DeltaTable(str(root), version=version, store=store, limits=limits)
-        scan = table.scan_files(predicate=predicate, columns=columns)
-        commits, parts, at_most, told = scan.plan.commit_files, scan.plan.parts, scan.plan.at_most, str(scan.plan)
-        opened = len(store.requests)
+        table = DeltaTable(str(root), version=version, store=None if is_local else store, limits=limits)
+        scan = table.scan_files(predicate=predicate, columns=columns, limit=limit)
+        plan = scan.plan
+        commits, parts, at_most, told = plan.commit_files, plan.parts, plan.at_most, str(plan)
+        headline, opened = plan.headline, len(store.requests)
         files = scan.read_all().num_rows
     except (CorruptTableError, VersionNotFoundError):
         tried["refusals"] += 1
@@ -80,15 +95,30 @@ def check_plan(
     tried[f"tier {done.tier}"] += 1
     assert done.files_emitted == files
     assert str(scan.plan) == told, "the plan says the same after the scan"
-    assert done.commits_scanned == done.commits_total == len(commits)
+    assert done.commits_total == len(commits)
+    assert done.commits_scanned == len(commits) or (limit is not None and done.commits_scanned < len(commits))
     assert at_most.row_groups is None or done.row_groups_read <= at_most.row_groups
+    assert ("bytes unknown" in headline) == (at_most.bytes is None)
+    features = table._snapshot.protocol.readerFeatures or ()
+    # A checkpoint may have sidecar files only where the protocol says so.
+    if at_most.bytes is not None and ("v2Checkpoint" in features or not has_sidecars or at_most.row_groups is not None):
+        assert done.bytes_read <= at_most.bytes + plan.tail_bytes
+    if done.tier == "checkpoint":
+        opened_base = table._snapshot.opened
+        tried["sidecars opened"] += opened_base is not None and len(opened_base.parquet) > len(opened_base.files.files)
+        tried["sidecars not opened"] += at_most.bytes is None
+        tried["bytes of checkpoints"] += at_most.bytes is not None and opened_base is None
     if done.tier not in ("index", "footer"):
         # Delta keeps sidecars of its own checkpoints in the directory of the index.
         assert parts == ()
         return
+    if is_local:
+        return
     read = [request for request in store.requests[opened:] if request.path.endswith(".parquet")]
     read = [request for request in read if request.path.rpartition("/")[0] in DIRECTORIES]
     names = [request.path.rpartition("/")[2] for request in read]
-    assert {name.split(".")[0] for name in names} == set(parts)
-    assert len({name for name in names if name.endswith(".stats.parquet")}) <= at_most.stats_files
+    found = {name.split(".")[0] for name in names}
+    assert found == set(parts) or (limit is not None and found <= set(parts))
+    stats_files = {name for name in names if name.endswith(".stats.parquet")}
+    assert len(stats_files) <= at_most.stats_files
     assert sum(request.bytes for request in read) <= at_most.bytes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from delta_sidecar import DeltaTable
 from delta_sidecar.errors import ConsumedStreamError, DeltaSidecarError, InputError, OptionError
 from delta_sidecar.index.build.build import build_index
+from delta_sidecar.listing.base import LiveRows
 from delta_sidecar.log.file_schema import DEFAULT_COLUMNS, FILE_SCHEMA
 from delta_sidecar.storage import open_store
 from delta_sidecar.storage.cache import shared_cache
@@ -134,6 +137,21 @@ def test_the_limit_counts_files_behind_the_predicate(table: DeltaTable) -> None:
     assert [f.path for f in table.file_infos(predicate="p = '2'", limit=5)] == ["d", "b"]
 
 
+def test_a_limit_gives_the_newest_of_compacted_commits(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path).commit()
+    for number in range(1, 5):
+        log.commit(add(f"f{number}"))
+    log.compact(1, 4)
+    table = DeltaTable(tmp_path)
+    assert READINGS[0](table.scan_files()) == ["f1", "f2", "f3", "f4"]
+    scan = table.scan_files(limit=2)
+    singles = [f"_delta_log/{version:020}.json" for version in range(4, -1, -1)]
+    assert (scan.plan.commits, scan.plan.tail, list(scan.plan.commit_files)) == (5, "5 commits (0 to 4)", singles)
+    assert scan.plan.tail_bytes == sum((tmp_path / path).stat().st_size for path in singles)
+    assert READINGS[0](scan) == ["f4", "f3"]
+    assert (scan.metrics.commits_scanned, scan.metrics.commits_total) == (1, 5)
+
+
 @pytest.mark.parametrize("limit", [2**31, 2**63 - 1, 2**63, 2**70, np.int64(9)])
 def test_a_limit_beyond_all_counts(table: DeltaTable, limit: int) -> None:
     assert [f.path for f in table.file_infos(limit=limit)] == ["d", "c", "b"]
@@ -186,6 +204,62 @@ def test_a_scan_closed_under_its_reader_does_not_look_complete(table: DeltaTable
         scan.close()
         with pytest.raises((ConsumedStreamError, pa.ArrowException), match="closed"):
             list(batches)
+
+
+def in_threads(*works: Callable[[], Any]) -> list[Any]:
+    """What functions return or raise that run at the same time."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        answers = [pool.submit(work) for work in works]
+        return [answer.exception(20) or answer.result() for answer in answers]
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_threads_share_a_scan(tmp_path: Path, is_indexed: bool) -> None:
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    for first in range(0, 400, 100):
+        log.commit(*(add(f"f{number}") for number in range(first, first + 100)))
+    if is_indexed:
+        build_index(open_store(str(tmp_path)))
+    scan = DeltaTable(tmp_path, options={"delta.sidecar.batch_size": 3}).scan_files()
+    batches = iter(scan)
+    begun = threading.Barrier(4)
+
+    def read() -> list[str]:
+        begun.wait()
+        return [path for batch in batches for path in batch["path"].to_pylist()]
+
+    found = [path for paths in in_threads(*[read] * 4) for path in paths]
+    assert sorted(found) == sorted(f"f{number}" for number in range(400))
+    assert scan.position.files == 400
+
+
+def test_a_scan_that_another_thread_closes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The close waits for the batch that is being read; the reader is told that the scan was closed."""
+    log = LogBuilder(tmp_path).metadata({"x": "long"})
+    for number in range(3):
+        log.commit(add(f"f{number}"))
+    scan = DeltaTable(tmp_path).scan_files()
+    came, go_on, rows = threading.Event(), threading.Event(), scan._live_or_restarted()
+
+    def slowly() -> Iterator[LiveRows]:
+        for live in rows:
+            came.set()
+            assert go_on.wait(10)
+            yield live
+
+    monkeypatch.setattr(scan, "_live_or_restarted", slowly)
+
+    def close() -> bool:
+        assert came.wait(10)
+        threading.Timer(0.05, go_on.set).start()
+        scan.close()
+        return go_on.is_set()
+
+    error, waited = in_threads(lambda: scan.read_all(), close)
+    assert isinstance(error, ConsumedStreamError)
+    assert "was closed" in str(error)
+    assert waited
+    assert not scan.metrics.complete
 
 
 def test_a_scan_that_failed_is_not_read_on(table: DeltaTable, tmp_path: Path) -> None:

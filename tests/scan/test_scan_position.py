@@ -108,6 +108,33 @@ def test_an_index_that_was_mended_in_between_is_another_order(tmp_path: Path) ->
         paths(table.scan_files(after=position))
 
 
+@pytest.mark.parametrize("later", [None, "index", "checkpoint"])
+def test_the_order_of_a_limit_over_compacted_commits_is_kept(tmp_path: Path, later: str | None) -> None:
+    log = LogBuilder(tmp_path).metadata({"x": "long"}).commit(add("f0")).checkpoint()
+    for number in range(1, 6):
+        log.commit(add(f"f{number}"), add(f"g{number}"))
+    log.compact(1, 4)
+    table = DeltaTable(tmp_path, options={"delta.sidecar.batch_size": 1})
+    begun, of_limited = cut_after(table.scan_files(limit=4), 3)
+    unlimited = table.scan_files()
+    _, of_all = cut_after(unlimited, 1)
+    if later == "index":
+        from delta_sidecar import build_index
+
+        build_index(tmp_path)
+    elif later == "checkpoint":
+        log.checkpoint()
+    shared_cache.clear()
+    table = DeltaTable(tmp_path)
+    in_order = [name for number in range(5, 0, -1) for name in (f"f{number}", f"g{number}")] + ["f0"]
+    assert begun + paths(table.scan_files(after=of_limited)) == in_order
+    assert begun + paths(table.scan_files(after=of_limited, limit=2)) == in_order[:5]
+    together = [f"{kind}{number}" for number in range(1, 5) for kind in "fg"]
+    rest = table.scan_files(after=of_all)
+    assert rest.plan.commits == 2
+    assert paths(rest) == ["g5", *together, "f0"]
+
+
 @pytest.mark.parametrize("later", ["index", "checkpoint"])
 def test_a_better_base_that_came_in_between_is_not_used(tmp_path: Path, later: str) -> None:
     """The order is that of the base that was read; a new one has another."""

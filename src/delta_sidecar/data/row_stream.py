@@ -84,6 +84,7 @@ class RowStream(ReadOnceIterator):
             self._finalizer()
             raise
         if batch is None:
+            self._reading.check()
             self._finish()
             raise StopIteration
         return self._limited(batch)

@@ -35,10 +35,11 @@ class LiveRows(Struct, frozen=True):
 
 
 class AtMost(Struct, frozen=True):
-    """Upper bounds of what will be read of a base. `row_groups` is None if the base must be opened first to know."""
+    """Upper bounds of what will be read of a base. `row_groups` and `bytes` are None if the base must be opened to
+    know."""
 
     row_groups: int | None
-    bytes: int
+    bytes: int | None
     stats_files: int = 0
 
 

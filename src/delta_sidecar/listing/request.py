@@ -31,14 +31,19 @@ _LANES = min(2, os.cpu_count() or 1)
 
 
 class ReadingOrder(Struct, frozen=True):
-    """How a base is read, as far as this decides the order of its files."""
+    """How the commits and the base are read, as far as this decides the order of the files."""
 
     is_limited: bool
-    """Whether there is a limit. If so, the files of an index come in the order of its keys."""
+    """Whether there is a limit. If so, commits are read one by one, and the files of an index come in the order of its
+    keys."""
     lanes: Annotated[int, Meta(ge=1)]
     """Threads that decode a checkpoint; their batches alternate."""
     batch_size: Annotated[int, Meta(ge=1)]
     """Rows of a batch, in each lane."""
+
+    def as_read(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the commits that are read in this order."""
+        return snapshot.by_single_commits() if self.is_limited else snapshot
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,13 @@ class Snapshot:
         """The same snapshot for several readers: reads the footers of its checkpoint once for all of them."""
         return replace(self, opened=self.open_base()) if self.opened is None else self
 
+    def by_single_commits(self) -> Snapshot:
+        """The same version without compacted ranges, which do not tell in which of their commits a file came."""
+        if all(commit.first == commit.last for commit in self.segment.commits):
+            return self
+        listing = structs.replace(self.listing, compacted=())
+        return replace(self, segment=listing.segment(self.version, self.segment.base))
+
     def on_checkpoint(self) -> Snapshot:
         """The same version without a base outside the log."""
         base = self.segment.base

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from msgspec import Struct
@@ -41,7 +42,7 @@ class FileScan(ReadOnce):
     """One listing of the live files of a table, as a stream of Arrow batches.
 
     Iterate it, or pass it to anything that takes an Arrow stream. Use it as a context manager, or call `close`,
-    to stop early.
+    to stop early. Several threads may read it, each batch goes to one of them, and any thread may close it.
 
     Raises:
         ConsumedStreamError: It was already read to its end, closed, or handed to another reader.
@@ -85,7 +86,9 @@ class FileScan(ReadOnce):
         self._store = snapshot.store
         self._cost_before = _cost(snapshot)
         self._observed = _observed(snapshot)
-        self._batches = self._run()
+        self._batches: Any = self._run()
+        self._turn = threading.RLock()
+        """Held by the thread that reads a batch. That thread may come here again, from a signal handler."""
         self._planned_s = time.perf_counter() - began
         self._started = began
 
@@ -174,23 +177,27 @@ class FileScan(ReadOnce):
         return _Batches(self._next, self.close)
 
     def _next(self) -> pa.RecordBatch:
-        self._reading.check()
-        try:
-            batch = next(self._batches)
+        with self._turn:
+            self._reading.check()
+            try:
+                batch = next(self._batches, None)
+            except BaseException:
+                self._reading.fail()
+                raise
+            if batch is None:
+                self._reading.check()
+                self._reading.finish()
+                raise StopIteration
             if self._is_tracked:
                 self._track.note(batch)
             return batch
-        except StopIteration:
-            self._reading.finish()
-            raise
-        except BaseException:
-            self._reading.fail()
-            raise
 
     def close(self) -> None:
         """Stop reading; no request begins after this returns."""
         self._reading.close()
-        self._batches.close()
+        with self._turn:
+            if not self._batches.gi_running:
+                self._batches.close()
 
     def _run(self) -> Generator[pa.RecordBatch]:
         emitted = 0
@@ -204,6 +211,8 @@ class FileScan(ReadOnce):
                 self._metrics.complete = True
                 return
             for live in self._live_or_restarted():
+                if self._reading.has_ended:
+                    return
                 batch = self._limited_and_projected(live, self._not_passed(live), emitted)
                 if not batch.num_rows:
                     continue

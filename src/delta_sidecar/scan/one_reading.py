@@ -35,6 +35,10 @@ class OneReading:
         self._is_handed_on = True
 
     @property
+    def has_ended(self) -> bool:
+        return self._end is not None
+
+    @property
     def is_at_end(self) -> bool:
         return self._end == _AT_END
 

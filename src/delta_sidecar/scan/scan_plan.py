@@ -1,11 +1,12 @@
 """The plan of a scan: what it will read, in which order and why. It can be printed and counted, and the scan runs it.
 
-Commits and parts are known before they are read; for row groups, bytes and stats files the plan has upper bounds.
+Commits and parts are known before they are read; for row groups, bytes and stats files the plan has upper bounds,
+except for what is known only when a checkpoint is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,7 @@ class ScanPlan:
         try:
             return self.base_plan.parts, self.base_plan.at_most, None
         except BROKEN as error:
-            return (), AtMost(None, 0), str(error)
+            return (), AtMost(None, None), str(error)
 
     @cached_property
     def commits(self) -> int:
@@ -155,29 +156,33 @@ class ScanPlan:
         if self.damage is not None:
             return f"another base instead: {self.damage}"
         parts = [counted(len(self.parts), "part")] if self.parts or self.at_most.row_groups == 0 else []
-        return ", ".join([*parts, f"at most {self._bounds()}"])
+        return ", ".join([*parts, self._bounds(self.at_most.bytes)])
 
     @cached_property
     def headline(self) -> str:
         """Upper bounds of what will be read, in one line."""
         base = self.snapshot.segment.base
-        parts = []
         if self.damage is not None:
             return f"reads another base instead of {base}: it is damaged"
+        parts = []
         if isinstance(base, OtherBase):
             parts = [f"{len(self.parts):,} of {counted(base.part_count, 'part')}"]
         commits = [counted(self.commits, "commit")] if self.commits else []
-        return f"reads at most {', '.join([*parts, self._bounds(self.tail_bytes), *commits])}"
+        size = None if self.at_most.bytes is None else self.at_most.bytes + self.tail_bytes
+        return f"reads {self._bounds(size, before=parts, after=commits)}"
 
-    def _bounds(self, more_bytes: int = 0) -> str:
-        """Row groups, stats files and bytes of the base, at most."""
+    def _bounds(self, size: int | None, before: Sequence[str] = (), after: Sequence[str] = ()) -> str:
+        """Row groups and stats files of the base and some bytes, at most, with what is known beside them."""
         most = self.at_most
         bounds = [
+            *before,
             *([] if most.row_groups is None or self.base_plan is None else [counted(most.row_groups, "row group")]),
             *([counted(most.stats_files, "stats file")] if most.stats_files else []),
-            sized(most.bytes + more_bytes),
+            *([] if size is None else [sized(size)]),
+            *after,
         ]
-        return ", ".join(bounds)
+        unknown = ["bytes unknown until the base is opened"] if size is None else []
+        return "; ".join([*([f"at most {', '.join(bounds)}"] if bounds else []), *unknown])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _FACTS}
@@ -250,6 +255,7 @@ _FACTS = (
 
 def make_plan(snapshot: Snapshot, request: FileRequest, predicate: Expression | None, strategy: str | None) -> ScanPlan:
     """What a scan of a snapshot will read for a request; nothing is read here."""
+    snapshot = request.order.as_read(snapshot)
     chosen, reason = _strategy(strategy or request.settings.strategy, snapshot, request.limit)
     return ScanPlan(snapshot, request, predicate, chosen, reason, plan_base(snapshot, request))
 

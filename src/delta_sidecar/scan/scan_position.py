@@ -160,7 +160,7 @@ def check_position(position: Any, snapshot: Snapshot, request: FileRequest, cond
 def on_base_of(position: ScanPosition, snapshot: Snapshot) -> Snapshot:
     """The snapshot with the base that was read before the position, even if there is a better one now."""
     for candidate in _on_other_bases(snapshot, position.base_version):
-        if _source(candidate.segment) == position.source:
+        if _source(position.order.as_read(candidate).segment) == position.source:
             return candidate
     raise PositionError(
         f"the position belongs to a listing of {position.base}, which changed or is gone; list from the start"

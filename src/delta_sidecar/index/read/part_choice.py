@@ -12,7 +12,7 @@ from delta_sidecar import arrays
 from delta_sidecar.index.format.part_entries import FileEntries, PartEntry
 from delta_sidecar.index.format.seals import end_length
 from delta_sidecar.index.read.described_index import DescribedIndex
-from delta_sidecar.index.read.part_rows import StatsColumns
+from delta_sidecar.index.read.part_rows import StatsColumns, has_minimum_key
 from delta_sidecar.listing.base import AtMost
 from delta_sidecar.listing.request import FileRequest
 
@@ -62,11 +62,20 @@ class PartChoice:
         rows = self.index.manifest.parts.rows
         return sum(rows[at] for at in self.positions)
 
+    @cached_property
+    def merges(self) -> bool:
+        """Whether rows of several parts are merged in the order of their keys."""
+        return self.request.order.is_limited and self.index.part_order.overlap(self.positions)
+
     @property
     def at_most(self) -> AtMost:
-        parts, all_stats = self.index.manifest.parts, self.request.source.all_stats
-        with_stats = [at for at in self.positions if parts.stats.size[at] > 0] if self.tries_stats or all_stats else []
-        size = _bytes(parts.core, self.positions) + _bytes(parts.stats, with_stats)
+        parts = self.index.manifest.parts
+        # Once for the predicate or the listing, and once for the sort keys.
+        times = (self.tries_stats or self.request.source.all_stats) + (
+            self.merges and has_minimum_key(self.index.layout)
+        )
+        with_stats = [at for at in self.positions if parts.stats.size[at] > 0] if times else []
+        size = _bytes(parts.core, self.positions) + times * _bytes(parts.stats, with_stats)
         groups = sum(parts.row_groups[at] for at in self.positions)
         return AtMost(groups, size, len(with_stats))
 

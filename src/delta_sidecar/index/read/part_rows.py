@@ -157,9 +157,15 @@ def sort_key_path(layout: IndexLayout) -> Path:
     return ("time_min",) if time is not None and time.path == sort.path else ("min", *sort.path)
 
 
+def has_minimum_key(layout: IndexLayout) -> bool:
+    """Whether the sort key is the minimum of another column than the time column: a part with a stats file has it
+    there."""
+    return sort_key_path(layout)[0] == "min"
+
+
 def is_sort_key_in_stats(part: PartEntry, layout: IndexLayout) -> bool:
     """Whether the sort key is in a stats file, not in the core."""
-    return part.stats is not None and sort_key_path(layout)[0] == "min"
+    return part.stats is not None and has_minimum_key(layout)
 
 
 def sort_keys_of(file: PartFile, groups: Sequence[int], layout: IndexLayout) -> pa.Array:

@@ -68,7 +68,7 @@ class PartScan:
         parts = self._index.manifest.parts
         self.counts.parts_total, self.counts.row_groups_total = len(parts), sum(parts.row_groups)
         try:
-            if self._request.order.is_limited and self._index.part_order.overlap(self._choice.positions):
+            if self._choice.merges:
                 yield from self._merged()
             else:
                 yield from self._in_turn()
