@@ -148,10 +148,9 @@ def rank(key: Any) -> tuple[bool, Any]:
 def report() -> Iterator[None]:
     yield
     print("\nnewest first:", ", ".join(f"{count} {what}" for what, count in sorted(tried.items())))
-    assert 3 * tried["tier index"] > tried["tier log"]
-    assert tried["tier footer"] > 0
-    assert tried["merged"] > 0
-    assert tried["compacted"] > 0
+    assert 5 * tried["tier index"] > tried["tier log"]
+    if tried["listings"] > 500:  # a few cases may lack one of these
+        assert min(tried[what] for what in ("tier footer", "merged", "compacted")) > 0
 
 
 @pytest.mark.parametrize("shard", shards(CASES))
