@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from delta_sidecar.errors import InputError
-from delta_sidecar.pipeline.sources import File, Source, read_rows
+from delta_sidecar.pipeline.parquet_rows import read_rows
+from delta_sidecar.pipeline.sources import File, Source
 
 NO_SPARK: Any = None
 """The files are refused before Spark is asked."""

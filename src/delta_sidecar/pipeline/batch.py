@@ -53,7 +53,8 @@ from delta_sidecar.pipeline.event_time import (
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.file_layout import SAMPLE_ROWS, count_buckets
 from delta_sidecar.pipeline.kafka import is_kafka
-from delta_sidecar.pipeline.sources import File, Lines, Rows, Source, decoded_sql, read_lines, read_rows
+from delta_sidecar.pipeline.parquet_rows import read_rows
+from delta_sidecar.pipeline.sources import File, Lines, Rows, Source, decoded_sql, read_lines
 from delta_sidecar.pipeline.survey import Survey, survey
 from delta_sidecar.texts import counted
 from delta_sidecar.values.bucket_columns import TIME_TYPES, Granularity, TimeType, literal, quoted

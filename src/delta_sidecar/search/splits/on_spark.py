@@ -19,6 +19,7 @@ from delta_sidecar.pipeline.contract import ORIGIN
 from delta_sidecar.pipeline.failures import spark_failures
 from delta_sidecar.pipeline.hadoop import spark_uri
 from delta_sidecar.pipeline.ingest_job import session_of
+from delta_sidecar.pipeline.parquet_rows import read_rows
 from delta_sidecar.pipeline.reach import check_reach
 from delta_sidecar.pipeline.session import set_storage_options, spark_session
 from delta_sidecar.pipeline.shipping import ship
@@ -28,7 +29,6 @@ from delta_sidecar.pipeline.sources import (
     files_of,
     list_files,
     read_delta,
-    read_rows,
     source_of,
     stream_files,
 )
