@@ -154,7 +154,7 @@ def test_the_index_spares_files(tmp_path: Path) -> None:
     """The vectorised evaluator reads the parts that the filters leave; the total is only counted when asked for."""
     builder = LogBuilder(tmp_path).metadata({"x": "long", "p": "string"}, ["p"])
     builder.commit(*(AddFile(f"f{n}", size=1, partition={"p": f"{n // 100:03}"}) for n in range(2000)))
-    options = BuildOptions(sort_column="p", part_rows=200, limits=small_parts(single=0))
+    options = BuildOptions(sort_column="p", part_rows=200, limits=small_parts(single=0, rows=200))
     build.build_index(open_store(str(tmp_path)), options=options)
     result = prune_files(DeltaTable(str(tmp_path)), FilePruningPolicy([PartitionFilter("p", "=", "003")]))
     assert len(list(result)) == 100

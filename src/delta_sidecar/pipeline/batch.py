@@ -156,11 +156,6 @@ def _contract(demands: Demands, target: Target | None) -> Contract | None:
         schema = without(schema_of(demands.schema), demands.bucket_column)
         if target is not None:
             own = without(schema, demands.time_name)
-            if None not in (demands.time_type, target.time_type) and demands.time_type != target.time_type:
-                raise InputError(
-                    f"{SCHEMA} has {demands.time_name} as {demands.time_type}, the table has it as {target.time_type}; "
-                    "give the table's type"
-                )
             grown = hold(own, Contract(target.schema, demands.merge), SCHEMA).grown
             schema = _retyped(schema, target.schema, demands.merge)
     elif target is not None:

@@ -14,10 +14,11 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 
 from delta_sidecar.errors import SparkError
+from delta_sidecar.pipeline.contract import ORIGIN
 from delta_sidecar.pipeline.kafka import KafkaSource, kafka_source
 from delta_sidecar.pipeline.kafka_frames import kafka_input, latest_offsets, read_kafka, read_kafka_stream
 from delta_sidecar.pipeline.parsing import RAW, REASON
-from delta_sidecar.pipeline.sources import ORIGIN, Lines
+from delta_sidecar.pipeline.sources import Lines
 from tests.integration.servers import KafkaBroker
 from tests.integration.spark.messages import Message, fresh_topic, produce
 
