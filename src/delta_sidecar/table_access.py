@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from delta_sidecar.errors import CorruptLogError
 from delta_sidecar.storage.uri import Location, parse_location
@@ -76,19 +76,14 @@ class TableAccess:
     ) -> Expression | None:
         """What a predicate says of files or rows of a schema. Text and tuples load nothing that is made for pyarrow's
         expressions."""
-        zone = self.settings.partition_timezone
-        if not isinstance(predicate, (str, list, tuple)):
-            from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
+        zone, expression = self.settings.partition_timezone, _expression(predicate)
+        if expression is not None:
+            from delta_sidecar.predicates.arrow_expression import bind_expression
 
-            if is_arrow_expression(predicate):
-                predicate = ParsedExpression(predicate)
-            if isinstance(predicate, ParsedExpression):
-                from delta_sidecar.predicates.arrow_expression import bind_expression
-
-                return bind_expression(predicate, schema, partitions, zone)
+            return bind_expression(expression, schema, partitions, zone)
         from delta_sidecar.predicates.binding import bind_predicate
 
-        return bind_predicate(predicate, schema, partitions, zone, now)
+        return bind_predicate(cast("str | Filters | RowFilters | Condition", predicate), schema, partitions, zone, now)
 
     def bind_all(self, predicates: Iterable[Bindable | None]) -> Expression | None:
         """What predicates say of files together."""
@@ -177,12 +172,11 @@ class TableAccess:
         """The rows that all predicates are true of."""
         if not self.snapshot.schema.fields:
             raise CorruptLogError(f"{self.location.text} has no schema: you can list its files, but not read rows")
-        from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
-
         schema, partitions = self.row_schema(file_column)
-        conditions = [ParsedExpression(each) if is_arrow_expression(each) else each for each in predicates]
+        expressions = [_expression(each) for each in predicates]
+        conditions = [parsed or given for parsed, given in zip(expressions, predicates)]
         bound = self._bound_all(conditions, schema, partitions)
-        step = self._step([each for each in conditions if isinstance(each, ParsedExpression)], columns, schema)
+        step = self._step([each for each in expressions if each is not None], columns, schema)
         names = columns if step is None else step.names
         listed = self.listing(_of_files(bound, file_column), self.file_columns(names, bound, file_column))
         return self.rows(iter(listed), names, bound, limit, store=store, step=step, file_column=file_column)
@@ -206,15 +200,15 @@ class TableAccess:
         self, changes: ChangeRange, columns: Sequence[str] | None, predicate: Predicate | Condition | None
     ) -> RowStream:
         from delta_sidecar.data.changes import CHANGE_BUFFER, change_schema, read_changes
-        from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
 
-        condition = ParsedExpression(predicate) if is_arrow_expression(predicate) else predicate
+        expression = _expression(predicate)
+        condition = expression or predicate
         partitions, now = changes.end.metadata.partitionColumns, time.time_ns() // 1000
 
         def bind(schema: StructType) -> Expression | None:
             return None if condition is None else self._bound(condition, schema, partitions, now)
 
-        parsed = [condition] if isinstance(condition, ParsedExpression) else []
+        parsed = [] if expression is None else [expression]
         step = self._step(parsed, columns, change_schema(changes.end))
         names = columns if step is None else step.names
         sources = self.sources(column_buffer=CHANGE_BUFFER)
@@ -250,6 +244,17 @@ class TableAccess:
         from delta_sidecar.data.filesystem_store import FilesystemStore, checked_filesystem
 
         return FilesystemStore(checked_filesystem(filesystem), self.store.root_uri)
+
+
+def _expression(predicate: Bindable | None) -> ParsedExpression | None:
+    """The expression of pyarrow that a predicate is; None if it is another form, which needs nothing of pyarrow's."""
+    if predicate is None or isinstance(predicate, (str, list, tuple)):
+        return None
+    from delta_sidecar.predicates.arrow_tree import ParsedExpression, is_arrow_expression
+
+    if is_arrow_expression(predicate):
+        return ParsedExpression(predicate)
+    return predicate if isinstance(predicate, ParsedExpression) else None
 
 
 def _of_files(predicate: Expression | None, file_column: str | None) -> Expression | None:

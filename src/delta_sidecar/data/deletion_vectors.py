@@ -24,11 +24,10 @@ import struct
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pyroaring import BitMap, BitMap64
+from msgspec import Struct
 
 from delta_sidecar.data.file_bytes import Sources, is_cut_short
 from delta_sidecar.data.z85 import z85_decode
@@ -43,6 +42,7 @@ from delta_sidecar.storage.store import Buffer, ByteRange, Store
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyroaring import BitMap
 
 PORTABLE_MAGIC = 1681511377
 NATIVE_MAGIC = 1681511376
@@ -52,8 +52,7 @@ _FRAME = 8
 """The size before the data and the checksum after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(Struct, frozen=True):
     """Where a deletion vector is, as the log says it."""
 
     storage_type: str
@@ -91,8 +90,7 @@ class Descriptor:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Positions:
+class _Positions(Struct, frozen=True):
     """Positions of rows in one data file, sorted."""
 
     positions: NDArray[np.uint64]
@@ -106,8 +104,7 @@ class _Positions:
         return self.positions[first:last].astype(np.int64) - start
 
 
-@dataclass(frozen=True, slots=True)
-class DeletedRows(_Positions):
+class DeletedRows(_Positions, frozen=True):
     """The rows of one data file that are deleted."""
 
     def count(self, total: int) -> int:
@@ -124,8 +121,7 @@ class DeletedRows(_Positions):
         return keep
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenRows(_Positions):
+class ChosenRows(_Positions, frozen=True):
     """The only rows of one data file that count."""
 
     def count(self, total: int) -> int:
@@ -237,6 +233,8 @@ def _ranges(store: Store, path: str, frame: ByteRange, where: str) -> list[Buffe
 def _positions(data: bytes) -> NDArray[np.uint64]:
     (magic,) = struct.unpack_from("<i", data, 0)
     if magic == PORTABLE_MAGIC:
+        from pyroaring import BitMap64
+
         return np.frombuffer(BitMap64.deserialize(data[4:]).to_array(), dtype=np.uint64)
     for order in "<>":
         if data[:4] == struct.pack(f"{order}i", NATIVE_MAGIC):
@@ -246,6 +244,8 @@ def _positions(data: bytes) -> NDArray[np.uint64]:
 
 
 def _native_bitmaps(data: bytes, number: str) -> Iterator[BitMap]:
+    from pyroaring import BitMap
+
     (count,) = struct.unpack_from(number, data, 4)
     at = 8
     for _ in range(count):
