@@ -63,6 +63,18 @@ def to_numpy_bool(array: pa.Array) -> Flags:
     return bits[array.offset : array.offset + len(array)].astype(np.bool_)
 
 
+def to_numpy_int64(array: pa.Array) -> NDArray[np.int64]:
+    """The values of an array of integers; 0 where it is null. pyarrow's own ways import pandas."""
+    data = array.buffers()[1]
+    if data is None:
+        return np.zeros(len(array), np.int64)
+    stored = np.frombuffer(data, np.dtype(f"i{array.type.bit_width // 8}"))
+    values = stored[array.offset : array.offset + len(array)].astype(np.int64)
+    if array.null_count:
+        values[~to_numpy_bool(array.is_valid())] = 0
+    return values
+
+
 def primitives(values: Sequence[Any], data_type: pa.DataType, dtype: Any) -> pa.Array:
     """A fixed-width array of numbers; None is null."""
     validity, nulls = _validity(values)

@@ -8,6 +8,7 @@ import deltalake
 import pytest
 
 from delta_sidecar import build_index
+from delta_sidecar.testing.sample_table import write_sample
 from tests.events_table import write_events
 from tests.test_house import loaded_after
 
@@ -82,3 +83,13 @@ def test_a_predicate_brings_what_it_needs(events: Path) -> None:
     assert own(loaded, ("delta_sidecar.predicates.arrow_",)) == set(), "those are for expressions of pyarrow"
     assert loaded.isdisjoint(NEVER)
     assert own(loaded, OF_OTHERS) == set()
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_time_that_no_file_is_in(tmp_path: Path, is_indexed: bool) -> None:
+    """The buckets of files that are left out are compared with the bounds of their times."""
+    write_sample(tmp_path)
+    if is_indexed:
+        build_index(tmp_path, 1)
+    listing = f"DeltaTable({str(tmp_path)!r}).scan_files(\"ts >= '2030-01-01T00:00:00Z'\")"
+    assert loaded_after(f"from delta_sidecar import DeltaTable; list({listing})").isdisjoint(NEVER)

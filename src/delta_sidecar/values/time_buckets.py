@@ -15,7 +15,7 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from delta_sidecar.arrays import pc
+from delta_sidecar.arrays import to_numpy_int64
 from delta_sidecar.values.bucket_columns import (
     GENERATION_EXPRESSION,
     GRANULARITIES,
@@ -212,17 +212,13 @@ def contradicted(
     is_null = has_null[codes]
     bad: NDArray[np.bool_] = unreadable.copy()
     for bound in (low, high):
-        known, at = valid(bound), _numbers(bound)
+        known, at = valid(bound), to_numpy_int64(bound)
         # Before 1970 some writers cut towards 1970: what is just before the end becomes the end.
         outside = (at < starts) | (at > ends) | ((at == ends) & (at > 0))
         bad |= known & (is_null | outside)
     if nulls is not None:
-        bad |= valid(nulls) & (_numbers(nulls) > 0) & ~is_null
+        bad |= valid(nulls) & (to_numpy_int64(nulls) > 0) & ~is_null
     return bad
-
-
-def _numbers(array: pa.Array) -> NDArray[np.int64]:
-    return np.asarray(pc.fill_null(array, 0), np.int64)
 
 
 def _held(interval: Interval | None, side: int) -> int:
@@ -236,7 +232,7 @@ def _distinct(values: Sequence[pa.Array]) -> tuple[NDArray[np.int64], list[tuple
     for array in values:
         encoded = array.dictionary_encode(null_encoding="encode")
         columns.append(encoded.dictionary.to_pylist())
-        codes = codes * max(1, len(columns[-1])) + np.asarray(encoded.indices, np.int64)
+        codes = codes * max(1, len(columns[-1])) + to_numpy_int64(encoded.indices)
     used, places = np.unique(codes, return_inverse=True)
     keys = []
     for code in used.tolist():
